@@ -1,0 +1,214 @@
+"""The values that everything else speaks of: text, messages, tools, usage, money, derived ids.
+
+All are frozen. Text is clean by the time it is in one of these: `clean_text` runs once, where text enters (design 3).
+"""
+
+import enum
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+JSON = Any  # a JSON value: dict, list, str, int, float, bool or None
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all values: immutable, by keyword, and encoded without the fields that have their default (W40)."""
+
+
+class Effect(enum.StrEnum):
+    """May a call of this tool run again after a crash?"""
+
+    ONCE = "once"  # never: what became of it is asked or a person decides
+    IDEMPOTENT = "idempotent"  # yes, under the same key
+    READ = "read"  # yes, freely
+
+
+class Stop(enum.StrEnum):
+    """Why the model stopped, in the words of no provider."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    CONTENT_FILTER = "content_filter"
+    REFUSAL = "refusal"
+    OTHER = "other"
+
+
+class Text(Frozen, tag="text"):
+    """Text that the model wrote or is to read."""
+
+    text: str
+
+
+class ToolCall(Frozen, tag="tool_call"):
+    """A call as the model issued it. `arguments` is its own text, byte for byte; `id` pairs it with its result only."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Opaque(Frozen, tag="opaque"):
+    """Provider state, kept as received. `format` names what it is; `data` is its JSON text, echoed to the same model only."""
+
+    format: str
+    data: str
+
+
+Block = Text | ToolCall | Opaque
+
+
+class UserMessage(Frozen, tag="user"):
+    """What a person, or semel on their behalf, says to the model."""
+
+    text: str
+
+
+class AssistantMessage(Frozen, tag="assistant"):
+    """One model answer: its blocks in the order received."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return "".join(block.text for block in self.blocks if isinstance(block, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in issue order; a call's ordinal is its index here."""
+        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+
+
+class ToolMessage(Frozen, tag="tool"):
+    """What the model is told about one call."""
+
+    tool_call_id: str
+    text: str
+    is_error: bool = False
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class ToolSpec(Frozen):
+    """A tool as the model sees it and as recovery must know it. `parameters` is the JSON Schema as canonical JSON text.
+
+    `effect`, `interruptible` and `sequential` are independent of each other (Q11, A13). Milliseconds throughout.
+    """
+
+    name: str
+    description: str
+    parameters: str
+    effect: Effect = Effect.ONCE
+    interruptible: bool = True
+    sequential: bool = False
+    reconciles: bool = False
+    timeout_ms: int | None = None
+
+
+class Money(Frozen):
+    """An amount in millionths of a currency unit, so that sums are exact."""
+
+    micros: int
+    currency: str
+
+    def __str__(self) -> str:
+        """Amount with at least two decimals, then the currency."""
+        text = f"{self.micros / 1_000_000:.6f}".rstrip("0")
+        whole, _, part = text.partition(".")
+        return f"{whole}.{part.ljust(2, '0')} {self.currency}"
+
+
+class Usage(Frozen):
+    """Tokens of one model answer or of a run. None is "not reported", never zero (FACT12). `input` excludes cache reads and writes."""
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    cost: Money | None = None
+
+    @property
+    def total(self) -> int:
+        """All input and output tokens that were reported; this is what a token limit counts."""
+        return sum(part or 0 for part in (self.input, self.output, self.cache_read, self.cache_write))
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Sum field by field; a field that neither reported stays unreported. Currencies must agree (K14 is checked before)."""
+
+    def both(a: int | None, b: int | None) -> int | None:
+        return None if a is None and b is None else (a or 0) + (b or 0)
+
+    cost = other.cost if one.cost is None else one.cost
+    if one.cost is not None and other.cost is not None:
+        cost = Money(micros=one.cost.micros + other.cost.micros, currency=one.cost.currency)
+    return Usage(
+        input=both(one.input, other.input),
+        output=both(one.output, other.output),
+        cache_read=both(one.cache_read, other.cache_read),
+        cache_write=both(one.cache_write, other.cache_write),
+        reasoning=both(one.reasoning, other.reasoning),
+        cost=cost,
+    )
+
+
+class Bundle(Frozen):
+    """The frozen render bundle of a run: all that decides the bytes of its requests, beside the prompt (P4).
+
+    `options` is canonical JSON text of family-specific settings. `renderer` is the version of the family's renderer (P6).
+    """
+
+    family: str
+    model: str
+    endpoint: str
+    renderer: int
+    max_output_tokens: int | None = None
+    options: str = "{}"
+
+
+class Prompt(Frozen):
+    """All that a family renders into one request body. `messages` is append-only between the steps of a session."""
+
+    instructions: str
+    tools: tuple[ToolSpec, ...]
+    messages: Sequence[Message]
+
+
+def clean_text(text: str) -> str:
+    """Make text storable: lone surrogates and NUL become U+FFFD. Runs once, where text enters (B19)."""
+    if text.isascii():
+        return text.replace("\0", "\ufffd") if "\0" in text else text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
+
+
+def printable(text: str, *, limit: int) -> str:
+    """One bounded, control-free line for an error or a reason (T4): controls become spaces, the cut is on a code point."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in clean_text(text)).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def derived_id(*parts: str | int) -> str:
+    """First 32 hex of sha256 over the parts joined by U+001F (design 14)."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
+def digest_text(text: str) -> str:
+    """First 32 hex of the sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def finite(value: JSON) -> bool:
+    """Whether a JSON value holds no NaN or infinity, which JSON cannot carry."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(finite(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(finite(item) for item in value)
+    return True

@@ -1,0 +1,215 @@
+"""Every error semel raises on purpose.
+
+    SemelError
+    ├── UsageError             the caller must change something; nothing was written
+    │   ├── UnknownSession, UnknownCall, UnknownModel, BadSessionId, BadAgent, BadSettings
+    │   ├── KeyReuse           same key, different payload
+    │   ├── VerdictConflict    the call was already resolved otherwise
+    │   └── UnsupportedPlatform
+    ├── StoreError
+    │   ├── SessionBusy        somebody else holds the lease
+    │   ├── LeaseLost          we no longer hold it
+    │   ├── LogDamaged         bytes that no crash of ours can have left (P7)
+    │   ├── NewerWriter        intact, but written by a newer build (W15, W29)
+    │   ├── ForeignWrite       the file changed under its writer (W34)
+    │   ├── WriterPoisoned     a write or sync failed; nothing more is accepted (HAZ3)
+    │   ├── AppendRefused      the store refused before writing anything
+    │   └── UnsafeStore        permissions, file type or file system
+    ├── CorruptLog             a record that no legal writer can have written (K1-K14)
+    ├── ModelError             a model exchange that gave no answer
+    ├── ToolFailed             raised by a tool: a definite failure, the model is told
+    ├── RunNotCompleted        the output of a run was asked for that has none
+    └── InvariantBroken        a bug in semel
+
+Each class answers two questions for whoever catches it: `happened` (may the action have taken effect?) and `retry`
+(is it worth trying again?). `code` is stable: command line, status file and docs use it. `exit` is the process exit code.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+Happened = Literal["no", "maybe", "yes"]
+Retry = Literal["now", "later", "never"]
+
+
+class SemelError(Exception):
+    """Base of all errors that semel raises on purpose. The message says what happened, where, and what to do."""
+
+    code: ClassVar[str] = "error"
+    happened: ClassVar[Happened] = "no"
+    retry: ClassVar[Retry] = "never"
+    exit: ClassVar[int] = 1
+
+
+class UsageError(SemelError):
+    """The request itself cannot be served; nothing was written."""
+
+    code = "usage"
+    exit = 2
+
+
+class BadSettings(UsageError):
+    """A setting, flag or environment variable has a value that cannot be used."""
+
+    code = "bad_settings"
+
+
+class BadSessionId(UsageError):
+    """A session id is empty, longer than 200 bytes, or not text."""
+
+    code = "bad_session_id"
+
+
+class UnknownSession(UsageError):
+    """No session of that name exists in this state directory."""
+
+    code = "unknown_session"
+
+
+class UnknownCall(UsageError):
+    """No call has that key, or the prefix fits several."""
+
+    code = "unknown_call"
+
+
+class UnknownModel(UsageError):
+    """The model is not named as `provider:model` or `family:model@URL`, or its provider is not known."""
+
+    code = "unknown_model"
+
+
+class BadAgent(UsageError):
+    """An agent cannot be loaded, is not what the log names, or its definition is wrong."""
+
+    code = "bad_agent"
+
+
+class KeyReuse(UsageError):
+    """A key was used again with a different payload; the message names the field that differs."""
+
+    code = "key_reuse"
+
+
+class VerdictConflict(UsageError):
+    """An unknown call already has a different verdict."""
+
+    code = "verdict_conflict"
+
+
+class UnsupportedPlatform(UsageError):
+    """semel runs on Linux and macOS; on Windows it runs inside WSL."""
+
+    code = "unsupported_platform"
+
+
+class StoreError(SemelError):
+    """The log could not be opened, read or appended to."""
+
+    code = "store"
+
+
+class SessionBusy(StoreError):
+    """Another process holds the session's lease; the message says which."""
+
+    code = "session_busy"
+    retry = "later"
+    exit = 7
+
+
+class LeaseLost(StoreError):
+    """The lease that this writer held is gone; it can neither append nor dispatch (P8)."""
+
+    code = "lease_lost"
+    exit = 7
+
+
+class LogDamaged(StoreError):
+    """The log holds bytes that are neither good frames nor an unacknowledged torn tail (P7). Nothing was changed."""
+
+    code = "log_damaged"
+    exit = 6
+
+    def __init__(self, path: str, offset: int, seq: int, reason: str) -> None:
+        """`offset` is the byte where the first bad frame starts, `seq` the number it should have had."""
+        super().__init__(
+            f"{path} is damaged at byte {offset}, where record {seq} should start: {reason}. "
+            f"Nothing was changed. Look with `semel verify`, then restore the file from a copy."
+        )
+        self.path, self.offset, self.seq, self.reason = path, offset, seq, reason
+
+
+class NewerWriter(StoreError):
+    """Intact data that this build cannot interpret: a newer build wrote it (W15, W29). Nothing was changed."""
+
+    code = "newer_writer"
+    exit = 6
+
+    def __init__(self, where: str, features: Sequence[str] = (), detail: str = "") -> None:
+        """`features` are the names that this build lacks, if the frame says so."""
+        what = f"needs {', '.join(features)}" if features else detail or "is of an unknown version"
+        super().__init__(f"{where} {what}: a newer semel wrote it. Nothing was changed. Upgrade semel to open it.")
+        self.features = tuple(features)
+
+
+class ForeignWrite(StoreError):
+    """The log file changed under its writer: another program wrote to it or replaced it (W34)."""
+
+    code = "foreign_write"
+    exit = 6
+
+
+class WriterPoisoned(StoreError):
+    """A write or sync failed, so what is on disk is doubtful. Open the session again to find out (HAZ3)."""
+
+    code = "writer_poisoned"
+    happened = "maybe"
+
+
+class AppendRefused(StoreError):
+    """The append was refused before a byte was written."""
+
+    code = "append_refused"
+
+
+class UnsafeStore(StoreError):
+    """The state directory cannot be trusted: its permissions, owner, file type or file system."""
+
+    code = "unsafe_store"
+    exit = 2
+
+
+class CorruptLog(SemelError):
+    """A verified record contradicts the log before it; only a bug in a writer can do that (K1-K14). Never repaired."""
+
+    code = "corrupt_log"
+    exit = 6
+
+    def __init__(self, reason: str, *, session: str, run_id: str | None, seq: int, detail: str) -> None:
+        """`reason` is one of the fourteen names; `seq` is the record at which it was noticed."""
+        super().__init__(f"session {session!r} contradicts itself at record {seq}: {reason} ({detail}). Nothing was changed.")
+        self.reason, self.session, self.run_id, self.seq, self.detail = reason, session, run_id, seq, detail
+
+
+class ToolFailed(SemelError):  # noqa: N818 - a leaf says what happened
+    """Raised by a tool to say that it failed for certain; the model sees the message and the run goes on."""
+
+    code = "tool_failed"
+
+
+class RunNotCompleted(SemelError):
+    """The output was asked for of a run that has none; the message names the next command."""
+
+    code = "run_not_completed"
+
+
+class InvariantBroken(SemelError):
+    """semel contradicts itself; please report it."""
+
+    code = "invariant_broken"
+    happened = "maybe"
+
+
+def must(condition: bool, rule: str, **facts: object) -> None:  # noqa: FBT001 - reads as a sentence
+    """Guard a rule that durable data depends on; unlike `assert` it is never stripped."""
+    if not condition:
+        raise InvariantBroken(f"{rule} ({', '.join(f'{name}={value!r}' for name, value in facts.items())})")

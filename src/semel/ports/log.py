@@ -1,0 +1,99 @@
+"""The log of a session, as the engine sees it.
+
+SessionStore contract
+  STORE-1  `open` takes the session's lease first; while it is held, every other `open` of that session raises SessionBusy.
+  STORE-2  `open` verifies every frame. A torn tail is cut and its bytes kept aside; any other damage raises LogDamaged, an
+           intact frame that this build cannot interpret raises NewerWriter, and neither changes a byte (P7, W29).
+  STORE-3  `open` of a session that does not exist creates nothing durable until the first append.
+  STORE-4  Each `open` has a fence above every fence the session ever had.
+  STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
+
+LogWriter contract
+  LOG-1  `append` returns after its frames are durable; until then no reader shows them.
+  LOG-2  The frames of one append are one write: seq gapless from head + 1, `left` counting down to 0, one fence.
+  LOG-3  `append` refuses (AppendRefused) before writing: a payload over the cap, a lineage payload that is not first, none that is.
+  LOG-4  A failed write leaves the log at its last good frame, or poisons the writer; a failed sync always poisons it (HAZ3).
+  LOG-5  A poisoned or closed writer accepts nothing more.
+  LOG-6  A file that changed under the writer raises ForeignWrite and nothing is written (W34).
+  LOG-7  `note` writes without a sync: the frames become durable with the next append, and a process death keeps them.
+  LOG-8  `check` raises LeaseLost when the lease is no longer held; the engine calls it immediately before each dispatch (P8).
+  LOG-9  `close` gives the lease back, once, after the last sync.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from semel.core.frame import Frame
+from semel.core.values import Frozen
+
+
+class Payload(Frozen):
+    """One record on its way into the log: its JSON, the features it needs (sorted), and whether it is the lineage line."""
+
+    json: bytes
+    requires: tuple[str, ...] = ()
+    lineage: bool = False
+
+
+class View(Frozen):
+    """What a reader may show: frames with seq above the one asked for, up to `head` (the highest that can never vanish).
+
+    `owner` describes the process that holds the lease, None if nobody does.
+    """
+
+    frames: tuple[Frame, ...]
+    head: int
+    owner: str | None = None
+
+
+class LogWriter(Protocol):
+    """The single writer of one session, from `open` to `close`."""
+
+    @property
+    def frames(self) -> Sequence[Frame]:
+        """The frames that were verified at open, the lineage line first. Empty for a new session."""
+
+    @property
+    def fence(self) -> int:
+        """The tenure stamp of this writer."""
+
+    @property
+    def head(self) -> int:
+        """The seq of the last frame written; 0 before the first record."""
+
+    async def append(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+        """Write `batch` as one write, sync it, and return its frames."""
+
+    def note(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+        """Write `batch` without a sync; for facts that only matter while this machine is up."""
+
+    def check(self) -> None:
+        """Raise LeaseLost unless this writer still holds the lease."""
+
+    def publish_status(self, status: bytes) -> None:
+        """Replace the session's status document atomically; after a sync of what it describes."""
+
+    async def close(self) -> None:
+        """Sync, close and give the lease back; idempotent."""
+
+
+class SessionStore(Protocol):
+    """All sessions of one state root."""
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions, sorted."""
+
+    def exists(self, session: str) -> bool:
+        """Whether the session has a log."""
+
+    def owner(self, session: str) -> str | None:
+        """Who holds the lease now, in words; None if nobody does."""
+
+    async def open(self, session: str) -> LogWriter:
+        """Take the lease, verify, recover the tail, and return the writer."""
+
+    def read(self, session: str, after: int = -1) -> View:
+        """Frames with seq > `after` that can never vanish; -1 includes the lineage line."""
+
+    def read_status(self, session: str) -> bytes | None:
+        """The last published status document."""

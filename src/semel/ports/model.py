@@ -1,0 +1,127 @@
+"""A model behind a wire family.
+
+  MODEL-1  `render` is deterministic: equal bundle and prompt give equal bytes, in any process (P4).
+  MODEL-2  `stream` yields any number of Delta and then exactly one Answer, or raises ModelFailed; never both, never neither.
+  MODEL-3  A stream without its terminal event is `interrupted`, however complete it looks (wire 0.1).
+  MODEL-4  Each `stream` is one HTTP exchange: it never repeats a request by itself. Retrying is decided above, where it is recorded.
+  MODEL-5  Cancelling the consumer ends the exchange at once.
+  MODEL-6  No error text carries a key, a header or a request body.
+"""
+
+import enum
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from semel.core.values import Block, Bundle, Frozen, Prompt, Stop, Usage
+from semel.errors import SemelError
+
+
+class FailureClass(enum.StrEnum):
+    """What kind of failure an exchange met (wire 0.6)."""
+
+    RATE_LIMIT = "rate_limit"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    INTERRUPTED = "interrupted"
+    CONTEXT_EXCEEDED = "context_exceeded"
+    INVALID_REQUEST = "invalid_request"
+    AUTH = "auth"
+    PERMISSION = "permission"
+    REQUEST_TOO_LARGE = "request_too_large"
+    CONTENT_FILTER = "content_filter"
+    MALFORMED_OUTPUT = "malformed_output"
+
+
+RETRYABLE = frozenset(
+    {
+        FailureClass.RATE_LIMIT,
+        FailureClass.OVERLOADED,
+        FailureClass.SERVER_ERROR,
+        FailureClass.TIMEOUT,
+        FailureClass.UNREACHABLE,
+        FailureClass.INTERRUPTED,
+        FailureClass.MALFORMED_OUTPUT,
+    }
+)
+
+
+class Request(Frozen):
+    """A rendered request; `body` is what travels."""
+
+    body: bytes
+    sha256: str
+
+
+class Exchange(Frozen):
+    """What one HTTP exchange looked like, for `model_attempt_finished` (R6). Lengths in bytes; None is "never got that far"."""
+
+    response_body_len: int = 0
+    response_body_sha256: str | None = None
+    http_status: int | None = None
+    content_type: str | None = None
+    request_id: str | None = None
+
+
+class Delta(Frozen):
+    """Text as it arrives; live only, never stored (W9)."""
+
+    text: str
+
+
+class Answer(Frozen):
+    """A complete answer. `truncated` marks one that hit its output limit, whose calls must not run (A10)."""
+
+    blocks: tuple[Block, ...]
+    stop: Stop
+    usage: Usage
+    exchange: Exchange
+    raw_stop: str | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the output limit cut this answer."""
+        return self.stop is Stop.MAX_TOKENS
+
+
+class ModelFailed(SemelError):
+    """An exchange that gave no answer. `retry_after_ms` is the server's own word, None if it gave none."""
+
+    code = "model_failed"
+
+    def __init__(  # noqa: PLR0913 - all facts of one failure, by keyword
+        self,
+        failure: FailureClass,
+        message: str,
+        *,
+        exchange: Exchange | None = None,
+        retry_after_ms: int | None = None,
+        retryable: bool | None = None,
+        provider_code: str | None = None,
+    ) -> None:
+        """`retryable` overrides the class's default, where a server said so."""
+        super().__init__(message)
+        self.failure = failure
+        self.exchange = exchange or Exchange()
+        self.retry_after_ms = retry_after_ms
+        self.retryable = failure in RETRYABLE if retryable is None else retryable
+        self.provider_code = provider_code
+
+
+class ModelPort(Protocol):
+    """One model, bound to its endpoint and credentials."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """What is frozen into the run (P4)."""
+
+    def render(self, prompt: Prompt) -> Request:
+        """Render the prompt into one request."""
+
+    def stream(self, request: Request) -> AsyncIterator[Delta | Answer]:
+        """Send it once and yield what comes back."""
+
+    async def close(self) -> None:
+        """End all connections."""

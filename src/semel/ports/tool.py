@@ -1,0 +1,94 @@
+"""A tool, and what a call of it is given.
+
+  TOOL-1  `run` returns the value that the model is told, or raises; what an exception means is decided by `core.outcomes` alone.
+  TOOL-2  NotSent is raised only before the first byte was handed over, or when the process could not be started (design 6).
+  TOOL-3  Cancelling `run` leaves no process of the call running.
+  TOOL-4  `reconcile` asks what became of a key and never acts.
+  TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from semel.core.values import JSON, Frozen, ToolSpec
+
+DepsT = TypeVar("DepsT")
+
+
+class ProcessMark(Frozen):
+    """A process of a call. `started` is the kernel's start time in clock ticks since boot, so that a reused pid is not taken for it."""
+
+    pid: int
+    started: int
+    boot: str
+
+
+class Happened(Frozen, tag="happened"):
+    """Reconciled: the action took effect; `output` is what the model is told."""
+
+    output: JSON = None
+
+
+class Never(Frozen, tag="never"):
+    """Reconciled: it did not happen, and nothing under this key can still take effect."""
+
+
+class StillUnknown(Frozen, tag="unknown"):
+    """Reconciled: the outside cannot tell."""
+
+
+Reconciled = Happened | Never | StillUnknown
+
+
+class CancelSignal(Protocol):
+    """Tells a tool that its run wants it to end; asyncio's and threading's Event both fit."""
+
+    def is_set(self) -> bool:
+        """Whether the run wants it to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Generic[DepsT]):
+    """What a tool is told about the call it serves.
+
+    `key` is the idempotency key: equal on every re-run of the same call, distinct for every other (FACT19). `context` is the
+    durable JSON of the run, `deps` the live objects of this process. `deadline` is seconds on the monotonic clock, None if unlimited.
+    """
+
+    key: str
+    tool: str
+    session: str
+    run_id: str
+    step_id: int
+    ordinal: int
+    context: JSON
+    deps: DepsT
+    arguments: JSON = None
+    deadline: float | None = None
+    cancelled: CancelSignal | None = None
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+    spawned: Callable[[ProcessMark], None] = field(default=lambda _mark: None)
+
+
+class Done(Frozen):
+    """Returned by a tool: the value for the model, and a wish to end the run after this batch (A6)."""
+
+    value: JSON
+
+
+class ToolPort(Protocol):
+    """One tool of an agent."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model sees and recovery knows."""
+
+    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> JSON:
+        """Do it. `arguments` passed the tool's schema. The result is JSON, text, or Done."""
+
+    async def reconcile(self, call: Call[object]) -> Reconciled:
+        """Ask what became of `call.key`; only called when `spec.reconciles`."""
+
+    async def end_leftovers(self, mark: ProcessMark) -> bool:
+        """End the process group of `mark` if it still runs; True if something was ended."""
