@@ -190,7 +190,7 @@ class CorruptLog(SemelError):
         self.reason, self.session, self.run_id, self.seq, self.detail = reason, session, run_id, seq, detail
 
 
-class ToolFailed(SemelError):  # noqa: N818 - a leaf says what happened
+class ToolFailed(SemelError):
     """Raised by a tool to say that it failed for certain; the model sees the message and the run goes on."""
 
     code = "tool_failed"
@@ -209,7 +209,7 @@ class InvariantBroken(SemelError):
     happened = "maybe"
 
 
-def must(condition: bool, rule: str, **facts: object) -> None:  # noqa: FBT001 - reads as a sentence
+def must(condition: bool, rule: str, **facts: object) -> None:
     """Guard a rule that durable data depends on; unlike `assert` it is never stripped."""
     if not condition:
         raise InvariantBroken(f"{rule} ({', '.join(f'{name}={value!r}' for name, value in facts.items())})")

@@ -13,7 +13,7 @@ class TailKind(enum.StrEnum):
     DAMAGED = "damaged"
 
 
-class Frame(Frozen):
+class Frame(Frozen, frozen=True, kw_only=True):
     """One good frame. `digest` names the whole history up to it; `offset` is where its line starts."""
 
     ver: int

@@ -15,7 +15,7 @@ JSON = Any  # a JSON value: dict, list, str, int, float, bool or None
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all values: immutable, by keyword, and encoded without the fields that have their default (W40)."""
+    """Base of all values: immutable and encoded without the fields that have their default (W40). By keyword only."""
 
 
 class Effect(enum.StrEnum):
@@ -37,13 +37,13 @@ class Stop(enum.StrEnum):
     OTHER = "other"
 
 
-class Text(Frozen, tag="text"):
+class Text(Frozen, frozen=True, kw_only=True, tag="text"):
     """Text that the model wrote or is to read."""
 
     text: str
 
 
-class ToolCall(Frozen, tag="tool_call"):
+class ToolCall(Frozen, frozen=True, kw_only=True, tag="tool_call"):
     """A call as the model issued it. `arguments` is its own text, byte for byte; `id` pairs it with its result only."""
 
     id: str
@@ -51,7 +51,7 @@ class ToolCall(Frozen, tag="tool_call"):
     arguments: str
 
 
-class Opaque(Frozen, tag="opaque"):
+class Opaque(Frozen, frozen=True, kw_only=True, tag="opaque"):
     """Provider state, kept as received. `format` names what it is; `data` is its JSON text, echoed to the same model only."""
 
     format: str
@@ -61,13 +61,13 @@ class Opaque(Frozen, tag="opaque"):
 Block = Text | ToolCall | Opaque
 
 
-class UserMessage(Frozen, tag="user"):
+class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
     """What a person, or semel on their behalf, says to the model."""
 
     text: str
 
 
-class AssistantMessage(Frozen, tag="assistant"):
+class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     """One model answer: its blocks in the order received."""
 
     blocks: tuple[Block, ...]
@@ -83,7 +83,7 @@ class AssistantMessage(Frozen, tag="assistant"):
         return tuple(block for block in self.blocks if isinstance(block, ToolCall))
 
 
-class ToolMessage(Frozen, tag="tool"):
+class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
     """What the model is told about one call."""
 
     tool_call_id: str
@@ -94,7 +94,7 @@ class ToolMessage(Frozen, tag="tool"):
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
-class ToolSpec(Frozen):
+class ToolSpec(Frozen, frozen=True, kw_only=True):
     """A tool as the model sees it and as recovery must know it. `parameters` is the JSON Schema as canonical JSON text.
 
     `effect`, `interruptible` and `sequential` are independent of each other (Q11, A13). Milliseconds throughout.
@@ -110,7 +110,7 @@ class ToolSpec(Frozen):
     timeout_ms: int | None = None
 
 
-class Money(Frozen):
+class Money(Frozen, frozen=True, kw_only=True):
     """An amount in millionths of a currency unit, so that sums are exact."""
 
     micros: int
@@ -123,8 +123,8 @@ class Money(Frozen):
         return f"{whole}.{part.ljust(2, '0')} {self.currency}"
 
 
-class Usage(Frozen):
-    """Tokens of one model answer or of a run. None is "not reported", never zero (FACT12). `input` excludes cache reads and writes."""
+class Usage(Frozen, frozen=True, kw_only=True):
+    """Tokens of one answer or of a run. None is "not reported", not zero (FACT12). `input` is without cache reads and writes."""
 
     input: int | None = None
     output: int | None = None
@@ -158,7 +158,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
     )
 
 
-class Bundle(Frozen):
+class Bundle(Frozen, frozen=True, kw_only=True):
     """The frozen render bundle of a run: all that decides the bytes of its requests, beside the prompt (P4).
 
     `options` is canonical JSON text of family-specific settings. `renderer` is the version of the family's renderer (P6).
@@ -172,7 +172,7 @@ class Bundle(Frozen):
     options: str = "{}"
 
 
-class Prompt(Frozen):
+class Prompt(Frozen, frozen=True, kw_only=True):
     """All that a family renders into one request body. `messages` is append-only between the steps of a session."""
 
     instructions: str

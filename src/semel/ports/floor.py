@@ -1,9 +1,9 @@
 """The feature floor of a state root: the names of all features that any of its logs may need (W16-W24).
 
-  FLOOR-1  `raise_to` returns only when every name is durable in the floor: file and directory synced.
-  FLOOR-2  The floor only grows; concurrent raises, also by other processes, lose no name.
-  FLOOR-3  A name that this process already proved durable costs no file-system call.
-  FLOOR-4  A floor that cannot be read, or holds what no writer wrote, raises; it is never taken for absent.
+FLOOR-1  `raise_to` returns only when every name is durable in the floor: file and directory synced.
+FLOOR-2  The floor only grows; concurrent raises, also by other processes, lose no name.
+FLOOR-3  A name that this process already proved durable costs no file-system call.
+FLOOR-4  A floor that cannot be read, or holds what no writer wrote, raises; it is never taken for absent.
 """
 
 from collections.abc import Iterable

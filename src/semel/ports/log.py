@@ -11,7 +11,7 @@ SessionStore contract
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
   LOG-2  The frames of one append are one write: seq gapless from head + 1, `left` counting down to 0, one fence.
-  LOG-3  `append` refuses (AppendRefused) before writing: a payload over the cap, a lineage payload that is not first, none that is.
+  LOG-3  `append` refuses (AppendRefused) before writing: an empty batch, a payload over the cap, a lineage line not first.
   LOG-4  A failed write leaves the log at its last good frame, or poisons the writer; a failed sync always poisons it (HAZ3).
   LOG-5  A poisoned or closed writer accepts nothing more.
   LOG-6  A file that changed under the writer raises ForeignWrite and nothing is written (W34).
@@ -27,7 +27,7 @@ from semel.core.frame import Frame
 from semel.core.values import Frozen
 
 
-class Payload(Frozen):
+class Payload(Frozen, frozen=True, kw_only=True):
     """One record on its way into the log: its JSON, the features it needs (sorted), and whether it is the lineage line."""
 
     json: bytes
@@ -35,7 +35,7 @@ class Payload(Frozen):
     lineage: bool = False
 
 
-class View(Frozen):
+class View(Frozen, frozen=True, kw_only=True):
     """What a reader may show: frames with seq above the one asked for, up to `head` (the highest that can never vanish).
 
     `owner` describes the process that holds the lease, None if nobody does.

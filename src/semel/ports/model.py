@@ -1,11 +1,11 @@
 """A model behind a wire family.
 
-  MODEL-1  `render` is deterministic: equal bundle and prompt give equal bytes, in any process (P4).
-  MODEL-2  `stream` yields any number of Delta and then exactly one Answer, or raises ModelFailed; never both, never neither.
-  MODEL-3  A stream without its terminal event is `interrupted`, however complete it looks (wire 0.1).
-  MODEL-4  Each `stream` is one HTTP exchange: it never repeats a request by itself. Retrying is decided above, where it is recorded.
-  MODEL-5  Cancelling the consumer ends the exchange at once.
-  MODEL-6  No error text carries a key, a header or a request body.
+MODEL-1  `render` is deterministic: equal bundle and prompt give equal bytes, in any process (P4).
+MODEL-2  `stream` yields any number of Delta and then exactly one Answer, or raises ModelFailed; never both, never neither.
+MODEL-3  A stream without its terminal event is `interrupted`, however complete it looks (wire 0.1).
+MODEL-4  Each `stream` is one HTTP exchange: it never repeats a request by itself. Retrying is decided above, and recorded.
+MODEL-5  Cancelling the consumer ends the exchange at once.
+MODEL-6  No error text carries a key, a header or a request body.
 """
 
 import enum
@@ -48,14 +48,14 @@ RETRYABLE = frozenset(
 )
 
 
-class Request(Frozen):
+class Request(Frozen, frozen=True, kw_only=True):
     """A rendered request; `body` is what travels."""
 
     body: bytes
     sha256: str
 
 
-class Exchange(Frozen):
+class Exchange(Frozen, frozen=True, kw_only=True):
     """What one HTTP exchange looked like, for `model_attempt_finished` (R6). Lengths in bytes; None is "never got that far"."""
 
     response_body_len: int = 0
@@ -65,13 +65,13 @@ class Exchange(Frozen):
     request_id: str | None = None
 
 
-class Delta(Frozen):
+class Delta(Frozen, frozen=True, kw_only=True):
     """Text as it arrives; live only, never stored (W9)."""
 
     text: str
 
 
-class Answer(Frozen):
+class Answer(Frozen, frozen=True, kw_only=True):
     """A complete answer. `truncated` marks one that hit its output limit, whose calls must not run (A10)."""
 
     blocks: tuple[Block, ...]
@@ -91,7 +91,7 @@ class ModelFailed(SemelError):
 
     code = "model_failed"
 
-    def __init__(  # noqa: PLR0913 - all facts of one failure, by keyword
+    def __init__(
         self,
         failure: FailureClass,
         message: str,

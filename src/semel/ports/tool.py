@@ -1,10 +1,10 @@
 """A tool, and what a call of it is given.
 
-  TOOL-1  `run` returns the value that the model is told, or raises; what an exception means is decided by `core.outcomes` alone.
-  TOOL-2  NotSent is raised only before the first byte was handed over, or when the process could not be started (design 6).
-  TOOL-3  Cancelling `run` leaves no process of the call running.
-  TOOL-4  `reconcile` asks what became of a key and never acts.
-  TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid alone.
+TOOL-1  `run` returns the value that the model is told, or raises; what an exception means is decided by `core.outcomes` alone.
+TOOL-2  NotSent is raised only before the first byte was handed over, or when the process could not be started (design 6).
+TOOL-3  Cancelling `run` leaves no process of the call running.
+TOOL-4  `reconcile` asks what became of a key and never acts.
+TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid alone.
 """
 
 from collections.abc import Callable
@@ -16,25 +16,25 @@ from semel.core.values import JSON, Frozen, ToolSpec
 DepsT = TypeVar("DepsT")
 
 
-class ProcessMark(Frozen):
-    """A process of a call. `started` is the kernel's start time in clock ticks since boot, so that a reused pid is not taken for it."""
+class ProcessMark(Frozen, frozen=True, kw_only=True):
+    """A process of a call. `started` is its start in clock ticks since `boot`, so a reused pid is not taken for it."""
 
     pid: int
     started: int
     boot: str
 
 
-class Happened(Frozen, tag="happened"):
+class Happened(Frozen, frozen=True, kw_only=True, tag="happened"):
     """Reconciled: the action took effect; `output` is what the model is told."""
 
     output: JSON = None
 
 
-class Never(Frozen, tag="never"):
+class Never(Frozen, frozen=True, kw_only=True, tag="never"):
     """Reconciled: it did not happen, and nothing under this key can still take effect."""
 
 
-class StillUnknown(Frozen, tag="unknown"):
+class StillUnknown(Frozen, frozen=True, kw_only=True, tag="unknown"):
     """Reconciled: the outside cannot tell."""
 
 
@@ -53,7 +53,7 @@ class Call(Generic[DepsT]):
     """What a tool is told about the call it serves.
 
     `key` is the idempotency key: equal on every re-run of the same call, distinct for every other (FACT19). `context` is the
-    durable JSON of the run, `deps` the live objects of this process. `deadline` is seconds on the monotonic clock, None if unlimited.
+    durable JSON of the run, `deps` the live objects of this process. `deadline` is on the monotonic clock, None if unlimited.
     """
 
     key: str
@@ -71,7 +71,7 @@ class Call(Generic[DepsT]):
     spawned: Callable[[ProcessMark], None] = field(default=lambda _mark: None)
 
 
-class Done(Frozen):
+class Done(Frozen, frozen=True, kw_only=True):
     """Returned by a tool: the value for the model, and a wish to end the run after this batch (A6)."""
 
     value: JSON

@@ -1,0 +1,1 @@
+"""Ports in memory, held to the same contracts as the real ones."""

@@ -1,0 +1,1 @@
+"""Models over HTTP, and the scripted one."""

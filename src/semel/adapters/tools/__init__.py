@@ -1,0 +1,1 @@
+"""Tools from Python functions and from commands."""

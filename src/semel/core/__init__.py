@@ -1,0 +1,1 @@
+"""The pure core: no IO, clock, randomness, asyncio or logging."""

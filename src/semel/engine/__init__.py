@@ -1,0 +1,1 @@
+"""Runs decisions: append and sync, then act. asyncio, but no files, sockets or environment."""

@@ -1,0 +1,1 @@
+"""What people and programs touch: the Python API and the command line."""

@@ -1,0 +1,1 @@
+"""Protocols with numbered contracts; adapters implement them, the engine uses them."""
