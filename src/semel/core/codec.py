@@ -1,0 +1,64 @@
+"""Records to payload bytes and back.
+
+Encoding is deterministic: field order is the type's, defaults are left out, nothing that JSON cannot carry gets in (W40).
+Decoding follows design 14: an unknown type of a ver 1 frame is informational and skipped, an unknown field is ignored, and a
+known type that does not decode was written by a newer build.
+"""
+
+import msgspec
+
+from semel.core import features
+from semel.core.frame import Frame
+from semel.core.records import Lineage, Record
+from semel.core.values import Frozen
+from semel.errors import NewerWriter
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_lineage = msgspec.json.Decoder(Lineage)
+
+
+class _Typed(Frozen, frozen=True, kw_only=True):
+    """Just enough of a payload to see what it is."""
+
+    type: str
+
+
+_typed = msgspec.json.Decoder(_Typed)
+_KNOWN_TYPES = frozenset(str(member.__struct_config__.tag) for member in Record.__args__)
+
+
+def encode(record: Record | Lineage) -> tuple[bytes, tuple[str, ...]]:
+    """The payload of a record, and the features that its frame must name."""
+    return _encoder.encode(record), () if isinstance(record, Lineage) else features.needed(record)
+
+
+def decode_lineage(frame: Frame) -> Lineage:
+    """The identity in the first line of a log."""
+    return _lineage.decode(frame.payload)
+
+
+def decode(frame: Frame, where: str = "the log") -> Record | None:
+    """The record of a verified frame; None for one that is informational and unknown to this build.
+
+    Raises NewerWriter for a missing feature, an unknown gated type, or a known type that does not decode.
+    """
+    missing = [name for name in frame.requires if name not in features.KNOWN]
+    if missing:
+        raise NewerWriter(f"record {frame.seq} of {where}", missing)
+    try:
+        return _decoder.decode(frame.payload)
+    except msgspec.ValidationError as error:
+        kind = _type_of(frame.payload)
+        if kind is not None and kind not in _KNOWN_TYPES and frame.ver == 1:
+            return None
+        raise NewerWriter(f"record {frame.seq} of {where}", detail=f"({kind}) does not decode: {error}") from error
+    except msgspec.DecodeError as error:
+        raise NewerWriter(f"record {frame.seq} of {where}", detail=f"is not JSON: {error}") from error
+
+
+def _type_of(payload: bytes) -> str | None:
+    try:
+        return _typed.decode(payload).type
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,43 @@
+"""The ids that derive from the log, and the digests that tell whether a key was used for the same thing (design 14).
+
+None of them enters a request, so that the bytes of a run do not depend on the identity of its log.
+"""
+
+import msgspec
+
+from semel.core.values import JSON, derived_id, digest_text
+
+
+def run_id_of(lineage: str, key: str) -> str:
+    """The run that a key starts."""
+    return derived_id("run", lineage, key)
+
+
+def batch_id_of(lineage: str, run_id: str, step_id: int) -> str:
+    """The batch of a step."""
+    return derived_id("batch", lineage, run_id, step_id)
+
+
+def call_key_of(lineage: str, run_id: str, step_id: int, ordinal: int) -> str:
+    """The stable public name of a call, and the idempotency key that its tool receives."""
+    return derived_id("call", lineage, run_id, step_id, ordinal)
+
+
+def answer_entry_of(lineage: str, run_id: str, step_id: int) -> str:
+    """The entry that the answer of a step will be."""
+    return derived_id("answer", lineage, run_id, step_id)
+
+
+def input_entry_of(lineage: str, key: str) -> str:
+    """The entry of the message that a key delivered."""
+    return derived_id("input", lineage, key)
+
+
+def canonical(value: JSON) -> str:
+    """JSON text with sorted keys and no spaces."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def digests_of_delivery(text: str, context: JSON) -> dict[str, str]:
+    """What must be equal when a key is used again: the input and the context."""
+    return {"input_digest": digest_text(text), "context_digest": digest_text(canonical(context))}
