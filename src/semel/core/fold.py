@@ -9,6 +9,7 @@ from typing import TypeVar, assert_never
 
 from msgspec.structs import replace
 
+from semel.core.answer import with_answer
 from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_batch import apply_to_batch
 from semel.core.keys import digests_of_delivery
@@ -38,7 +39,7 @@ from semel.core.records import (
 )
 from semel.core.state import Ended, KeyUse, Logged, Resolved, Run, Session, Step
 from semel.core.texts import OUTPUT_REMINDER, verdict_message, verdict_result
-from semel.core.values import AssistantMessage, Message, Stop, UserMessage, add_usage, derived_id
+from semel.core.values import AssistantMessage, Message, UserMessage, derived_id
 
 C = TypeVar("C", Config, Instructions, ToolSet, UserMessage)
 
@@ -230,23 +231,12 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
         raise contradiction(
             state, logged, Reason.INCONSISTENT_COST, f"{run.usage.cost.currency} and {record.usage.cost.currency} in one run"
         )
-    step = replace(step, answer=answer, stop=record.stop, not_before_ms=None)
-    shape = " ".join(call.name for call in answer.calls) if record.stop is Stop.MAX_TOKENS and answer.calls else None
-    run = replace(
-        run,
-        step=step,
-        usage=add_usage(run.usage, record.usage),
-        model_steps=run.model_steps + 1,
-        truncations=0 if shape is None else run.truncations + 1 if shape == run.last_truncated else 1,
-        last_truncated=shape,
-    )
+    run = with_answer(run, step, answer, record)
     ids = state.call_ids
     for call in answer.calls:
         ids = ids if call.id in ids else ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
     transcript = state.transcript
     if not answer.calls:
-        missed = run.config.output_schema is not None
-        run = replace(run, output=answer.text, remind=missed, output_misses=run.output_misses + missed)
         # An answer without text is kept in the log but is nothing that a provider would take back (B24).
         transcript = transcript.plus(answer) if answer.text.strip() else transcript
     return replace(state, run=run, call_ids=ids, transcript=transcript, model_steps=state.model_steps + 1)

@@ -22,3 +22,24 @@ class Settlement(Frozen, frozen=True, kw_only=True):
     text: str
     reason: str | None = None
     terminate: bool = False
+
+
+def lost() -> Settlement:
+    """A once call whose process died before it could say what became of it."""
+    text = "No result was recorded: the outcome of this call is unknown. It may have taken effect. Verify before you repeat it."
+    return Settlement(outcome=Outcome.UNKNOWN, is_error=True, text=text, reason="outcome_unknown")
+
+
+def may_have_run() -> Settlement:
+    """A read or idempotent call that was open when its batch was closed out."""
+    text = "The run was interrupted; this call may have run."
+    return Settlement(outcome=Outcome.INTERRUPTED, is_error=True, text=text, reason="interrupted")
+
+
+def never_sent() -> Settlement:
+    """A call that had not left the process when its batch was closed out."""
+    text = "The run was interrupted before this call was sent. It did not run."
+    return Settlement(outcome=Outcome.INTERRUPTED, is_error=True, text=text, reason="never_sent")
+
+
+NEVER_DISPATCHED = "This call was not sent: the process ended before it could be. It did not run."

@@ -1,0 +1,24 @@
+"""What an answer does to its run; shared by the fold, which applies it, and by decide, which looks ahead to it."""
+
+from msgspec.structs import replace
+
+from semel.core.records import ModelStepFinished
+from semel.core.state import Run, Step
+from semel.core.values import AssistantMessage, Stop, add_usage
+
+
+def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelStepFinished) -> Run:
+    """The run with the answer of its step: usage, the count of equal truncations, and what counts as its output so far."""
+    shape = " ".join(call.name for call in answer.calls) if record.stop is Stop.MAX_TOKENS and answer.calls else None
+    missed = not answer.calls and run.config.output_schema is not None
+    return replace(
+        run,
+        step=replace(step, answer=answer, stop=record.stop, not_before_ms=None),
+        usage=add_usage(run.usage, record.usage),
+        model_steps=run.model_steps + 1,
+        truncations=0 if shape is None else run.truncations + 1 if shape == run.last_truncated else 1,
+        last_truncated=shape,
+        remind=missed,
+        output_misses=run.output_misses + missed,
+        output=run.output if answer.calls else answer.text,
+    )
