@@ -28,7 +28,7 @@ from semel.core.settle import settle
 from semel.core.state import Batch, CallState, Run, Session, Step
 from semel.core.turn import TurnFacts, after_turn, finish
 from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
-from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must
+from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must, need
 
 REFUSING = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
 
@@ -42,10 +42,7 @@ def decide(state: Session, outcome: Outcome, *, doubt: frozenset[int], now_ms: i
         case ExchangeFailed():
             return _exchange_failed(run, step, outcome, now_ms)
         case CameBack():
-            batch = step.batch
-            must(batch is not None, "calls come back to an open batch", run_id=run.run_id)
-            if batch is None:
-                raise AssertionError
+            batch = need(step.batch, "calls come back to an open batch")
             return settle(state, run, batch, came_back=outcome.settled, in_flight=outcome.in_flight, doubt=doubt)
 
 
@@ -135,12 +132,8 @@ def facts_of(run: Run, step_id: int) -> TurnFacts:
 
 
 def _current(state: Session) -> tuple[Run, Step]:
-    run = state.run
-    step = run.step if run else None
-    must(run is not None and step is not None, "an outcome belongs to the open step", session=state.session)
-    if run is None or step is None:
-        raise AssertionError
-    return run, step
+    run = need(state.run, "an outcome belongs to an open run")
+    return run, need(run.step, "an outcome belongs to an open step")
 
 
 def _answered(state: Session, run: Run, step: Step, outcome: Answered) -> Decision:

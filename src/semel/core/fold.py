@@ -40,6 +40,7 @@ from semel.core.records import (
 from semel.core.state import Ended, KeyUse, Logged, Resolved, Run, Session, Step
 from semel.core.texts import OUTPUT_REMINDER, verdict_message, verdict_result
 from semel.core.values import AssistantMessage, Message, UserMessage, derived_id
+from semel.errors import need
 
 C = TypeVar("C", Config, Instructions, ToolSet, UserMessage)
 
@@ -110,9 +111,7 @@ def _advance(state: Session, logged: Logged) -> Session:
 
 
 def _with_step(state: Session, step: Step) -> Session:
-    if state.run is None:  # callers hold the open run
-        raise AssertionError
-    return replace(state, run=replace(state.run, step=step))
+    return replace(state, run=replace(need(state.run, "a step belongs to the open run"), step=step))
 
 
 def _in_flight(state: Session, logged: Logged, run_id: str, step_id: int) -> tuple[Run, Step]:

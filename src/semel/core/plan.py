@@ -6,22 +6,17 @@ and a bounded message that tells the model what to change.
 
 from collections.abc import Sequence
 
+from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.keys import call_key_of
+from semel.core.outcomes import Refusal, RefusalReason, refuse
 from semel.core.persistent import Table
 from semel.core.records import PlannedCall, Refused
-from semel.core.schema import check_arguments, parse_arguments
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
-from semel.core.values import Block, Effect, ToolCall, ToolSpec, digest_text, printable
+from semel.core.values import Block, Effect, ToolCall, ToolSpec, digest_text
 
-ARGUMENT_BYTES_MOST = 1024 * 1024
+ARGUMENT_CHARS_MOST = 1024 * 1024
 NAMES_TOLD_MOST = 50
-
-TRUNCATED = Refused(
-    reason="truncated_output",
-    message="The answer hit the output token limit, so the arguments of this call may be cut. It did not run. "
-    "Issue it again with complete, shorter arguments.",
-)
 
 
 def offered(run: Run) -> tuple[ToolSpec, ...]:
@@ -42,25 +37,26 @@ def plan(lineage: str, run: Run, step_id: int, calls: Sequence[ToolCall], *, tru
             call_key=call_key_of(lineage, run.run_id, step_id, ordinal),
             tool=call.name,
             args_digest=digest_text(call.arguments),
-            refused=TRUNCATED if truncated else refusal(tools, call),
+            refused=_as_planned(refuse(RefusalReason.TRUNCATED_OUTPUT) if truncated else refusal(tools, call)),
         )
         for ordinal, call in enumerate(calls)
     )
 
 
-def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refused | None:
+def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
     """Why this call is not dispatched; None if it is."""
     spec = tools.get(call.name)
     if spec is None:
         names = ", ".join(sorted(tools)[:NAMES_TOLD_MOST]) or "none"
-        return Refused(reason="unknown_tool", message=f"There is no tool {printable(call.name, limit=80)!r}. Tools: {names}.")
-    if len(call.arguments) > ARGUMENT_BYTES_MOST:
-        return Refused(reason="oversized", message=f"The arguments are over {ARGUMENT_BYTES_MOST} bytes. Send less.")
+        return refuse(RefusalReason.UNKNOWN_TOOL, f"Offered: {names}.")
+    if len(call.arguments) > ARGUMENT_CHARS_MOST:
+        return refuse(RefusalReason.OVERSIZED, f"They are {len(call.arguments)} characters; {ARGUMENT_CHARS_MOST} is the limit.")
     parsed = parse_arguments(call.arguments)
-    if isinstance(parsed, str):
-        return Refused(reason="schema_invalid", message=parsed)
-    wrong = check_arguments(spec.parameters, parsed)
-    return Refused(reason="schema_invalid", message=wrong) if wrong else None
+    return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed)
+
+
+def _as_planned(refusal: Refusal | None) -> Refused | None:
+    return None if refusal is None else Refused(reason=str(refusal.reason), message=refusal.message)
 
 
 def identified(blocks: Sequence[Block], taken: Table[bool], step_number: int) -> tuple[Block, ...]:

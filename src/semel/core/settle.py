@@ -5,7 +5,8 @@ A live run has none; a resume starts with those that its log cannot rule out. Ea
 """
 
 from semel.core.effects import Decision, Dispatch, Reconcile
-from semel.core.outcomes import NEVER_DISPATCHED, Outcome, Settlement, lost, may_have_run, never_sent
+from semel.core.outcomes import NeverSent, Outcome, RefusalReason, Settlement, lost, refuse
+from semel.core.outcomes import settle as settlement
 from semel.core.records import (
     Record,
     ToolBatchFinished,
@@ -20,6 +21,7 @@ from semel.core.records import (
 from semel.core.state import Batch, CallState, Run, Session
 from semel.core.texts import SUBMIT_ACCEPTED, SUBMIT_TOOL
 from semel.core.turn import TurnFacts, after_turn
+from semel.core.uncertainty import LostReason
 from semel.core.values import Effect as ToolEffect
 
 SUBMITTED = Settlement(outcome=Outcome.COMPLETED, is_error=False, text=SUBMIT_ACCEPTED)
@@ -43,12 +45,12 @@ def settle(
     ask = next((at for at in sorted(doubt) if _effect(run, batch, at) is ToolEffect.ONCE and _reconciles(run, batch, at)), None)
     if ask is not None:
         return Decision(records=_returned(batch, new), effects=(Reconcile(ordinal=ask),), doubt=doubt)
-    known |= {at: lost() for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
+    known |= {at: crashed(run, batch, at) for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
     doubt = doubt - known.keys()
     if any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
         return Decision(records=_close_out(run, batch, known, doubt))
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
-    known |= {at: may_have_run() for at in doubt if at not in reruns}
+    known |= {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     ready = _ready(batch, known)
     if not ready:
         return _commit(state, run, batch, known)
@@ -91,6 +93,11 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
 def _effect(run: Run, batch: Batch, at: int) -> ToolEffect:
     spec = run.tool(batch.calls[at].planned.tool)
     return spec.effect if spec else ToolEffect.ONCE
+
+
+def crashed(run: Run, batch: Batch, at: int) -> Settlement:
+    """A call that a dead process may have sent and that is not run again: unknown for `once`, else interrupted."""
+    return settlement(_effect(run, batch, at), lost(LostReason.CRASHED), after_crash=True)
 
 
 def _reconciles(run: Run, batch: Batch, at: int) -> bool:
@@ -148,7 +155,8 @@ def _no_dispatch(batch: Batch, call: CallState) -> ToolNoDispatch | None:
     if planned.refused is not None:
         reason, message = planned.refused.reason, planned.refused.message
     elif call.torn_intent:
-        reason, message = "never_dispatched", NEVER_DISPATCHED
+        refusal = refuse(RefusalReason.NEVER_DISPATCHED)
+        reason, message = str(refusal.reason), refusal.message
     else:
         return None
     return ToolNoDispatch(
@@ -216,5 +224,6 @@ def _submits(call: CallState) -> bool:
 
 def _close_out(run: Run, batch: Batch, known: dict[int, Settlement], doubt: frozenset[int]) -> tuple[Record, ...]:
     """Barrier 1 of an interrupted run (P27): a terminal for every call, and the markers. `run_finished` has its own barrier."""
-    rest = {at: may_have_run() if at in doubt else never_sent() for at in range(len(batch.calls)) if at not in known}
+    unsent = settlement(ToolEffect.ONCE, NeverSent(), after_crash=False)
+    rest = {at: crashed(run, batch, at) if at in doubt else unsent for at in range(len(batch.calls)) if at not in known}
     return (*_terminals(batch, known | rest), *close_turn(run, batch))

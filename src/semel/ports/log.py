@@ -61,10 +61,14 @@ class LogWriter(Protocol):
     def head(self) -> int:
         """The seq of the last frame written; 0 before the first record."""
 
-    async def append(self, batch: Sequence[Payload]) -> Sequence[Frame]:
-        """Write `batch` as one write, sync it, and return its frames."""
+    @property
+    def digest(self) -> str:
+        """The digest of the last frame written, which names the whole history; 64 zeros before the first."""
 
-    def note(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    async def append(self, batch: Sequence[Payload], *, at_ms: int) -> Sequence[Frame]:
+        """Write `batch` as one write stamped `at_ms`, sync it, and return its frames."""
+
+    def note(self, batch: Sequence[Payload], *, at_ms: int) -> Sequence[Frame]:
         """Write `batch` without a sync; for facts that only matter while this machine is up."""
 
     def check(self) -> None:
@@ -92,8 +96,11 @@ class SessionStore(Protocol):
     async def open(self, session: str) -> LogWriter:
         """Take the lease, verify, recover the tail, and return the writer."""
 
-    def read(self, session: str, after: int = -1) -> View:
-        """Frames with seq > `after` that can never vanish; -1 includes the lineage line."""
+    def read(self, session: str, after: int = -1, *, confirmed: int = 0) -> View:
+        """Frames with seq > `after` that can never vanish; -1 includes the lineage line.
+
+        `confirmed` is a seq up to which the owner itself says that all is durable.
+        """
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

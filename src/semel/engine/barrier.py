@@ -1,0 +1,85 @@
+"""THE rule: append and sync, and only then act or tell (B3, B16, design 2). The only caller of the log's `append` and `note`.
+
+A commit is folded before it is written, so that a record which would contradict the log is refused while that costs nothing;
+the state becomes current, and listeners hear of it, only after the sync.
+"""
+
+from collections.abc import Sequence
+
+from semel.core.codec import encode
+from semel.core.fold import fold
+from semel.core.records import Lineage, Record
+from semel.core.state import Logged, Session
+from semel.engine.feed import Committed, Feed
+from semel.ports.floor import FeatureFloor
+from semel.ports.log import LogWriter, Payload
+from semel.ports.world import Clock
+
+
+class Barrier:
+    """The state of one session and the only door to its log."""
+
+    def __init__(self, writer: LogWriter, floor: FeatureFloor, feed: Feed, clock: Clock, state: Session) -> None:
+        """`state` is what `writer.frames` fold to."""
+        self.state = state
+        self._writer = writer
+        self._floor = floor
+        self._feed = feed
+        self._clock = clock
+        self._held: list[Record] = []
+        self._lineage_written = bool(writer.frames)
+
+    @property
+    def digest(self) -> str:
+        """Names the whole history up to the head."""
+        return self._writer.digest
+
+    def hold(self, records: Sequence[Record]) -> None:
+        """Keep records for the next commit; a death may lose them, so nothing may depend on them (design 14)."""
+        self._held.extend(records)
+
+    async def commit(self, records: Sequence[Record]) -> None:
+        """Make records durable. Returns after the sync; an error means that nothing may be acted upon."""
+        if not records:
+            return
+        batch = (*self._held, *records)
+        at_ms = self._clock.now_ms()
+        after = self._fold(batch, at_ms)
+        payloads = self._payloads(batch)
+        if not self._lineage_written:
+            identity, _ = encode(Lineage(lineage=self.state.lineage, session=self.state.session))
+            payloads.insert(0, Payload(json=identity, lineage=True))
+        frames = await self._writer.append(payloads, at_ms=at_ms)
+        self._lineage_written = True
+        self._held.clear()
+        self.state = after
+        self._feed.publish(*(Committed(frame=frame) for frame in frames if frame.seq > 0))
+
+    def note(self, record: Record) -> None:
+        """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7)."""
+        at_ms = self._clock.now_ms()
+        after = self._fold((record,), at_ms)
+        self._writer.note(self._payloads((record,)), at_ms=at_ms)
+        self.state = after
+
+    def check_tenure(self) -> None:
+        """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
+        self._writer.check()
+
+    def publish_status(self, status: bytes) -> None:
+        """Replace status.json; only after the sync of what it describes."""
+        self._writer.publish_status(status)
+
+    def _payloads(self, records: Sequence[Record]) -> list[Payload]:
+        payloads = [Payload(json=json, requires=requires) for json, requires in map(encode, records)]
+        needed = {name for payload in payloads for name in payload.requires}
+        if needed:
+            self._floor.raise_to(sorted(needed))
+        return payloads
+
+    def _fold(self, records: Sequence[Record], at_ms: int) -> Session:
+        head, fence = self._writer.head, self._writer.fence
+        places = (
+            Logged(seq=head + place, at_ms=at_ms, fence=fence, record=record) for place, record in enumerate(records, start=1)
+        )
+        return fold(places, self.state)

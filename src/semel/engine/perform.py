@@ -1,0 +1,248 @@
+"""One effect through one port. Every exception becomes an outcome here; what cannot become one ends this process's run.
+
+Nothing in this module decides: retries, limits and what an unknown means are `core`'s.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from semel.core.arguments import parse_arguments
+from semel.core.effects import Answered, CallModel, ExchangeFailed
+from semel.core.limits import cut_output
+from semel.core.outcomes import (
+    Completed,
+    DidNotHappen,
+    Happening,
+    SentButOutcomeUnknown,
+    Settlement,
+    classify_exception,
+    completed,
+    lost,
+    settle,
+)
+from semel.core.prompt import prompt_of
+from semel.core.records import ModelAttemptFinished, ToolProcess
+from semel.core.state import CallState, Run, Step
+from semel.core.uncertainty import LostReason
+from semel.core.values import JSON, Effect, ToolSpec
+from semel.engine.barrier import Barrier
+from semel.engine.feed import Feed, Live
+from semel.engine.kit import Kit
+from semel.errors import InvariantBroken, need
+from semel.ports.model import Answer, Exchange, ModelFailed, Request
+from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
+from semel.ports.tool import Happened as DidHappen
+from semel.ports.world import Clock
+
+CANCEL_GRACE_SECONDS = 5.0
+"""How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Performer:
+    """Performs the effects of one run."""
+
+    barrier: Barrier
+    feed: Feed
+    clock: Clock
+    kit: Kit
+
+    async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
+        """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
+        request = self.kit.model.render(prompt_of(self.barrier.state, run))
+        await self._wait(effect)
+        self.barrier.check_tenure()
+        live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
+        try:
+            answer = await self._stream(request, live)
+        except ModelFailed as failure:
+            self.feed.publish(_with(live, "discarded"))
+            return ExchangeFailed(
+                attempt=self._attempt(effect, request, failure.exchange, str(failure.failure)),
+                failure=str(failure.failure),
+                message=str(failure),
+                retryable=failure.retryable,
+                used=effect.used,
+                retry_after_ms=failure.retry_after_ms,
+                provider_code=failure.provider_code,
+            )
+        return Answered(
+            attempt=self._attempt(effect, request, answer.exchange, "completed"),
+            blocks=answer.blocks,
+            stop=answer.stop,
+            usage=answer.usage,
+            raw_stop=answer.raw_stop,
+        )
+
+    async def call(self, run: Run, step: Step, call: CallState) -> Settlement:
+        """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be."""
+        spec = self._spec(run, call)
+        self.barrier.check_tenure()
+        happening = await self._dispatch(run, step, call, spec)
+        if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
+            happening = await self._reconciled(run, step, call, happening)
+        return _bounded(settle(spec.effect, happening, after_crash=False), run)
+
+    async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement:
+        """Ask what became of a call that a dead process left behind; it is not sent."""
+        happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
+        return _bounded(settle(self._spec(run, call).effect, happening, after_crash=True), run)
+
+    async def end_leftovers(self, call: CallState) -> bool:
+        """End what a dead process left running for this call; True if something was ended."""
+        process, tool = call.process, self.kit.tools.get(call.planned.tool)
+        if process is None or tool is None:
+            return False
+        return await tool.end_leftovers(ProcessMark(pid=process.pid, started=process.started, boot=process.boot))
+
+    def _spec(self, run: Run, call: CallState) -> ToolSpec:
+        return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
+
+    async def _wait(self, effect: CallModel) -> None:
+        due_ms = 0 if effect.not_before_ms is None else effect.not_before_ms - self.clock.now_ms()
+        wait_ms = max(effect.delay_ms, due_ms)
+        if wait_ms > 0:
+            await self.clock.sleep(wait_ms / 1000)
+
+    async def _stream(self, request: Request, live: Live) -> Answer:
+        async with aclosing(self.kit.model.stream(request)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Answer):
+                    return chunk
+                self.feed.publish(_with(live, "text", chunk.text))
+        raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
+
+    def _attempt(self, effect: CallModel, request: Request, exchange: Exchange, outcome: str) -> ModelAttemptFinished:
+        return ModelAttemptFinished(
+            step_id=effect.step_id,
+            attempt=effect.attempt,
+            http_attempt=effect.used,
+            request_body_len=len(request.body),
+            request_body_sha256=request.sha256,
+            response_body_len=exchange.response_body_len,
+            outcome=outcome,
+            ts_ms=self.clock.now_ms(),
+            response_body_sha256=exchange.response_body_sha256,
+            http_status=exchange.http_status,
+            content_type=exchange.content_type,
+        )
+
+    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening:
+        tool = self.kit.tools[spec.name]
+        cancelled = asyncio.Event()
+        told = self._told(run, step, call, spec, cancelled)
+        arguments = told.arguments if isinstance(told.arguments, dict) else {}
+        running = asyncio.ensure_future(_guarded(tool.run(arguments, told)))
+        try:
+            done = await self._within(running, spec.timeout_ms)
+            if not done and spec.interruptible:
+                cancelled.set()
+                running.cancel()
+                done = await self._within(running, int(CANCEL_GRACE_SECONDS * 1000))
+            elif not done:
+                await asyncio.wait({running})  # a tool that may not be interrupted is waited for (Q12)
+        except asyncio.CancelledError:
+            cancelled.set()
+            running.cancel()
+            await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
+            raise
+        if not running.done():
+            return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms; the tool did not end when it was told to")
+        happening = running.result()
+        if cancelled.is_set() and isinstance(happening, SentButOutcomeUnknown):
+            return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms")
+        return happening
+
+    async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
+        """Whether it ended within that time; None is no limit."""
+        if timeout_ms is None:
+            await asyncio.wait({running})
+            return True
+        timer: asyncio.Future[Any] = asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
+        try:
+            await asyncio.wait({running, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        return running.done()
+
+    def _told(self, run: Run, step: Step, call: CallState, spec: ToolSpec, cancelled: asyncio.Event) -> Call[object]:
+        planned = call.planned
+        parsed = parse_arguments(step.answer.calls[planned.ordinal].arguments) if step.answer else {}
+
+        def progress(text: str) -> None:
+            live = Live(live="progress", run_id=run.run_id, step_id=step.step_id, attempt=step.attempt)
+            self.feed.publish(_with(live, "progress", text, planned.call_key))
+
+        def spawned(mark: ProcessMark) -> None:
+            batch_id = step.batch.batch_id if step.batch else ""
+            self.barrier.note(
+                ToolProcess(batch_id=batch_id, ordinal=planned.ordinal, pid=mark.pid, started=mark.started, boot=mark.boot)
+            )
+
+        return Call(
+            key=planned.call_key,
+            tool=planned.tool,
+            session=self.barrier.state.session,
+            run_id=run.run_id,
+            step_id=step.step_id,
+            ordinal=planned.ordinal,
+            context=run.context,
+            deps=self.kit.deps,
+            arguments=parsed if isinstance(parsed, dict) else {},
+            deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,
+            cancelled=cancelled,
+            progress=progress,
+            spawned=spawned,
+        )
+
+    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening:
+        """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
+        spec = self._spec(run, call)
+        tool: ToolPort = self.kit.tools[spec.name]
+        asking = asyncio.ensure_future(_answer(tool, self._told(run, step, call, spec, asyncio.Event())))
+        try:
+            if await self._within(asking, run.limits.reconcile_ms):
+                return asking.result() or unknown
+        finally:
+            asking.cancel()
+        return unknown
+
+
+async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
+    """None where the outside cannot tell; an error while asking tells nothing either."""
+    try:
+        found = await tool.reconcile(call)
+    except Exception:  # noqa: BLE001 - a failed question leaves the outcome as unknown as it was
+        return None
+    match found:
+        case DidHappen(output=output):
+            return completed(output)
+        case Never():
+            return DidNotHappen()
+        case _:
+            return None
+
+
+async def _guarded(running: Coroutine[object, object, JSON]) -> Happening:
+    """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
+    try:
+        value = await running
+    except BaseException as error:  # noqa: BLE001 - the one place where whatever a tool raises becomes an outcome
+        return classify_exception(error)
+    if isinstance(value, Done):
+        return completed(value.value, terminate=True)
+    return value if isinstance(value, Completed) else completed(value)
+
+
+def _bounded(settled: Settlement, run: Run) -> Settlement:
+    text = cut_output(settled.text, run.limits.result_bytes)
+    return settled if text is settled.text else replace(settled, text=text)
+
+
+def _with(live: Live, kind: str, text: str = "", call_key: str | None = None) -> Live:
+    return replace(live, live=kind, text=text, call_key=call_key)

@@ -1,0 +1,49 @@
+"""Open a session after whatever happened to it: read, verify, fold (P2), and end what a dead process left running (B37)."""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from semel.core.frame import incomplete
+from semel.core.open_log import state_of
+from semel.core.settle import doubtful
+from semel.core.state import Session
+from semel.engine.barrier import Barrier
+from semel.engine.feed import Feed
+from semel.engine.perform import Performer
+from semel.ports.floor import FeatureFloor
+from semel.ports.log import LogWriter, SessionStore
+from semel.ports.world import Clock, Ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What sessions stand on: the ports that all of them share."""
+
+    store: SessionStore
+    floor: FeatureFloor
+    clock: Clock
+    ids: Ids
+
+
+async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:
+    """Take the lease, verify and fold the log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
+    writer = await ground.store.open(session)
+    try:
+        state = state_of(writer.frames, incomplete(writer.frames), session)
+        if not state.lineage:
+            state = replace(state, lineage=ground.ids.fresh())
+    except BaseException:
+        await writer.close()
+        raise
+    return writer, Barrier(writer, ground.floor, feed, ground.clock, state)
+
+
+async def end_leftovers(state: Session, performer: Performer) -> tuple[str, ...]:
+    """End the processes of calls that a dead runtime may have sent; returns the keys of those that still ran."""
+    run = state.run
+    batch = run.step.batch if run is not None and run.step is not None else None
+    if run is None or batch is None:
+        return ()
+    open_calls = [batch.calls[at] for at in sorted(doubtful(run, batch))]
+    return tuple([call.planned.call_key for call in open_calls if await performer.end_leftovers(call)])

@@ -1,0 +1,165 @@
+"""What a developer declares: an agent, its limits, and how both become what a run is frozen to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Generic, TypeVar
+
+from msgspec import json
+
+from semel import wiring
+from semel.adapters.tools.function import as_tool, schema_text
+from semel.core import limits as core_limits
+from semel.core.effects import Send
+from semel.core.keys import canonical
+from semel.core.records import AgentRef, Config
+from semel.core.texts import SUBMIT_TOOL
+from semel.core.values import JSON, Bundle, Money, clean_json, clean_text, digest_text, finite
+from semel.engine.kit import Kit
+from semel.errors import BadAgent, BadSettings
+from semel.ports.model import ModelPort
+from semel.ports.tool import ToolPort
+from semel.ports.world import Clock
+
+OutputT = TypeVar("OutputT")
+NAME_CHARS_MOST = 100
+_DEFAULT = core_limits.Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where a run stops by name. `cost` is written like "1.00 USD" and needs a model with a known price; None is no limit.
+
+    `tokens` counts input and output; `wall_seconds` counts the time in which the run was running, not the time it lay still.
+    """
+
+    steps: int = _DEFAULT.steps
+    tokens: int = _DEFAULT.tokens
+    cost: str | None = None
+    wall_seconds: float = _DEFAULT.wall_ms / 1000
+    result_bytes: int = _DEFAULT.result_bytes
+    output_retries: int = _DEFAULT.output_retries
+    parallel_calls: int = _DEFAULT.parallel_calls
+    model_retries: int = _DEFAULT.model_retries
+
+    def frozen(self) -> core_limits.Limits:
+        """As a run records them. Raises BadSettings for a value that makes no sense."""
+        for name in ("steps", "tokens", "wall_seconds", "result_bytes", "output_retries", "parallel_calls"):
+            if getattr(self, name) <= 0:
+                raise BadSettings(f"the limit {name} must be above zero, not {getattr(self, name)}")
+        return core_limits.Limits(
+            steps=self.steps,
+            tokens=self.tokens,
+            cost=None if self.cost is None else parse_money(self.cost),
+            wall_ms=int(self.wall_seconds * 1000),
+            result_bytes=self.result_bytes,
+            output_retries=self.output_retries,
+            parallel_calls=self.parallel_calls,
+            model_retries=max(0, self.model_retries),
+        )
+
+
+def parse_money(text: str) -> Money:
+    """ "1.00 USD" as money. Raises BadSettings."""
+    amount, _, currency = text.strip().partition(" ")
+    try:
+        micros = int(Decimal(amount) * 1_000_000)
+    except (InvalidOperation, ValueError):
+        micros = -1
+    if micros <= 0 or len(currency) != 3 or not currency.isalpha() or not currency.isupper():
+        raise BadSettings(f'{text!r} is not a cost limit; write it like "1.00 USD"')
+    return Money(micros=micros, currency=currency)
+
+
+@dataclass(frozen=True)
+class Agent(Generic[OutputT]):
+    """An agent: a model, instructions, tools, and optionally the type of its output.
+
+    `model` is a name like `openai:gpt-5` or `openai_chat:NAME@http://127.0.0.1:8000/v1`, or a model object. `instructions` is
+    text or a function of the run's context; what it gives is frozen in `run_started`. `source` and `digest` say where the agent
+    came from, so that the command line can find it again.
+    """
+
+    name: str
+    _: KW_ONLY
+    model: str | ModelPort
+    instructions: str | Callable[[JSON], str] = ""
+    tools: Sequence[ToolPort | Callable[..., object]] = ()
+    output: type[OutputT] | None = None
+    limits: Limits = field(default_factory=Limits)
+    model_options: Mapping[str, object] = field(default_factory=dict)
+    source: str | None = None
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.isprintable() or len(self.name) > NAME_CHARS_MOST:
+            raise BadAgent(f"an agent needs a printable name of 1 to {NAME_CHARS_MOST} characters, not {self.name!r}")
+
+    def tool_ports(self) -> dict[str, ToolPort]:
+        """Its tools by name; plain functions become tools with the default effect. Raises BadAgent for a name used twice."""
+        ports: dict[str, ToolPort] = {}
+        for given in self.tools:
+            port = as_tool(given)
+            name = port.spec.name
+            if name in ports or name == SUBMIT_TOOL:
+                raise BadAgent(f"agent {self.name!r} has two tools called {name!r}, or one of a reserved name")
+            ports[name] = port
+        return ports
+
+    def model_port(self, clock: Clock) -> ModelPort:
+        """Its model as its name stands today. Raises UnknownModel, BadSettings."""
+        return wiring.model_named(self.model, self.model_options, clock) if isinstance(self.model, str) else self.model
+
+    def output_schema(self) -> str | None:
+        """The JSON Schema of its output, as canonical text."""
+        return None if self.output is None else schema_text(self.output)
+
+
+def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
+    """The live objects of a run that starts now. Raises BadSettings where its model lacks its key, or its limits cannot hold."""
+    model = agent.model_port(clock)
+    missing = wiring.key_missing(model.bundle, agent.model_options)
+    if missing is not None:
+        raise BadSettings(f"agent {agent.name!r} cannot reach its model: {missing}")
+    if agent.limits.cost is not None and not wiring.priced(model.bundle):
+        raise BadSettings(f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it")
+    return Kit(model=model, tools=agent.tool_ports(), deps=deps)
+
+
+def kit_for_open_run(agent: Agent[OutputT], bundle: Bundle, deps: object, clock: Clock) -> Kit:
+    """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4)."""
+    given = None if isinstance(agent.model, str) else agent.model
+    model = given if given is not None and given.bundle == bundle else wiring.model_frozen(bundle, agent.model_options, clock)
+    return Kit(model=model, tools=agent.tool_ports(), deps=deps)
+
+
+def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:
+    """What a run of this agent freezes. Raises BadAgent where instructions cannot be rendered, BadSettings for a bad context."""
+    if not finite(context):
+        raise BadSettings("the context holds NaN or infinity, which JSON cannot carry")
+    context = clean_json(context)
+    return Send(
+        key=key,
+        text=clean_text(text),
+        agent=AgentRef(name=agent.name, source=agent.source, digest=agent.digest or _digest(agent, kit)),
+        config=Config(bundle=kit.model.bundle, limits=agent.limits.frozen(), output_schema=agent.output_schema()),
+        instructions=_rendered(agent, context),
+        tools=tuple(port.spec for port in kit.tools.values()),
+        context=context,
+    )
+
+
+def _rendered(agent: Agent[OutputT], context: JSON) -> str:
+    if isinstance(agent.instructions, str):
+        return clean_text(agent.instructions)
+    try:
+        return clean_text(agent.instructions(context))
+    except Exception as error:
+        raise BadAgent(f"the instructions of agent {agent.name!r} failed: {type(error).__name__}: {error}") from error
+
+
+def _digest(agent: Agent[OutputT], kit: Kit) -> str:
+    """Of what decides what the agent does; instructions that are a function count as their name."""
+    told = agent.instructions if isinstance(agent.instructions, str) else getattr(agent.instructions, "__qualname__", "function")
+    specs = json.encode([port.spec for port in kit.tools.values()]).decode()
+    return digest_text(canonical([agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema()]))

@@ -1,0 +1,84 @@
+"""How a run ended, as types to match on."""
+
+from dataclasses import dataclass, field
+from typing import Generic, NoReturn, TypeVar
+
+from semel.core.records import Failure
+from semel.core.state import Ended, Session, UnknownCall
+from semel.core.status import standing
+from semel.core.values import Usage
+from semel.errors import RunNotCompleted
+
+OutputT = TypeVar("OutputT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What every ending has: which run of which session, the reason in the log's own word, and what it used."""
+
+    session: str
+    run_id: str
+    reason: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed(Ending, Generic[OutputT]):
+    """The run did its work."""
+
+    output: OutputT
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NotCompleted(Ending):
+    @property
+    def output(self) -> NoReturn:
+        """Raises RunNotCompleted, which names the next command."""
+        raise RunNotCompleted(f"run {self.run_id[:8]} of session {self.session!r} has no output: {self._why()}")
+
+    def _why(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interrupted(_NotCompleted):
+    """A call's outcome is unknown, and a person must look (P3). The session goes on with a verdict, or with the next send."""
+
+    unknown: tuple[UnknownCall, ...] = field(default=())
+
+    def _why(self) -> str:
+        names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in self.unknown)
+        return f"the outcome of {names or 'a call'} is unknown; look, then `semel resolve CALL --happened --continue` or the like"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed(_NotCompleted):
+    """The run ended with a named cause; the next send works."""
+
+    error: Failure | None = None
+
+    def _why(self) -> str:
+        return f"{self.error.code}: {self.error.message}" if self.error else self.reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled(_NotCompleted):
+    """The run was cancelled."""
+
+
+Result = Completed[OutputT] | Interrupted | Failed | Cancelled
+
+
+def result_of(state: Session, ended: Ended, output: OutputT) -> Result[OutputT]:
+    """The ending of a finished run; `output` is its output as the caller wants it."""
+    facts = {"session": state.session, "run_id": ended.run_id, "usage": ended.usage}
+    match standing(ended):
+        case "completed":
+            return Completed(output=output, reason=ended.reason, **facts)  # type: ignore[arg-type]  # facts are keyword fields
+        case "interrupted":
+            unknown = tuple(call for call in state.unknown if call.run_id == ended.run_id)
+            return Interrupted(unknown=unknown, reason=ended.reason, **facts)  # type: ignore[arg-type]  # as above
+        case "cancelled":
+            return Cancelled(reason=ended.reason, **facts)  # type: ignore[arg-type]  # as above
+        case _:
+            return Failed(error=ended.error, reason=ended.reason, **facts)  # type: ignore[arg-type]  # as above
