@@ -79,17 +79,21 @@ def run_sample(place: Path, *options: str) -> str:
     return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout
 
 
-def test_the_summary_names_every_skip_and_the_command_for_the_proofs(tmp_path: Path) -> None:
-    said = run_sample(tmp_path)
-    _, _, section = said.partition("not run on this machine")
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run_sample(tmp_path_factory.mktemp("sample"))
+
+
+def test_the_summary_names_every_skip_and_the_command_for_the_proofs(sample: str) -> None:
+    _, _, section = sample.partition("not run on this machine")
     assert "no browser here: test_sample.py::test_lacks_a_browser" in section
     assert "skipped by mark: test_sample.py::test_marked" in section
     assert "long proofs: 2; `make prove` runs them" in section
     assert section.rstrip().splitlines()[-1].startswith("2 passed, 2 skipped, 2 deselected, 1 error in ")
 
 
-def test_a_swallowed_refusal_still_fails_the_test(tmp_path: Path) -> None:
-    assert "tests talk to this machine only: [\"socket.connect to '192.0.2.1'\"]" in run_sample(tmp_path)
+def test_a_swallowed_refusal_still_fails_the_test(sample: str) -> None:
+    assert "tests talk to this machine only: [\"socket.connect to '192.0.2.1'\"]" in sample
 
 
 def test_asked_for_proofs_run_and_are_not_listed(tmp_path: Path) -> None:
