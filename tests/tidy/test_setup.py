@@ -1,5 +1,6 @@
 """Set-up: pinned by hash, one environment for every target, and nothing slow the second time."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -67,7 +68,10 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "--no-print-directory", *arguments], cwd=place, capture_output=True, text=True, check=False)
+    command = ["make", "--no-print-directory", *arguments]
+    # The tests may themselves run under `make`, whose flags and variables would reach this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
 
 
 def stamp(place: Path, *names: str) -> None:
