@@ -73,7 +73,7 @@ def test_swallows_the_refusal():
 def run_sample(place: Path, *options: str) -> str:
     """Run the sample under this suite's own conftest, in a process of its own."""
     (place / "test_sample.py").write_text(SAMPLE)
-    (place / "pytest.ini").write_text(f"[pytest]\nmarkers = prove\npythonpath = {ROOT}\naddopts = -q -p no:cacheprovider\n")
+    (place / "pytest.ini").write_text(f"[pytest]\nmarkers = prove\npythonpath = '{ROOT}'\naddopts = -q -p no:cacheprovider\n")
     shutil.copy(ROOT / "tests/conftest.py", place)
     command = [sys.executable, "-m", "pytest", *options]
     return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout
