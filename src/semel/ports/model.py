@@ -110,6 +110,17 @@ class ModelFailed(SemelError):
         self.provider_code = provider_code
 
 
+class BundleRefused(SemelError):
+    """A run's frozen render bundle cannot be rendered by this build as it was (P7 to P9). Permanent; no model was called."""
+
+    code = "bundle_refused"
+
+    def __init__(self, reason: str, detail: str) -> None:
+        """`reason` is renderer_version_drift, frozen_render_config_unverifiable or frozen_render_config_drift."""
+        super().__init__(f"{reason}: {detail}. No request was sent. Resume the run with the version of semel that started it.")
+        self.reason, self.detail = reason, detail
+
+
 class ModelPort(Protocol):
     """One model, bound to its endpoint and credentials."""
 

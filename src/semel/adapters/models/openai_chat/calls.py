@@ -1,0 +1,102 @@
+"""Tool calls out of their streamed pieces, for servers that number them well, badly, or not at all (B13, wire 2).
+
+A piece opens a new call when its index is new, or when it carries another id or another name than the call at that index. Without
+an index, an id opens a call and a piece without one continues the last. A piece that repeats id and name of a call that is
+complete, and is complete itself, is that call sent again. Ids are never invented here; a missing one stays empty.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from semel.adapters.models.arguments import is_json_object
+from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT
+from semel.core.values import JSON, Block, Opaque, ToolCall, clean_text
+
+_KNOWN_MEMBERS = frozenset({"index", "id", "type", "function"})
+
+
+@dataclass
+class _Open:
+    """A call that is being assembled."""
+
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+    extra: dict[str, JSON] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+
+class CallAssembler:
+    """Collects the pieces of one answer."""
+
+    def __init__(self) -> None:
+        """Nothing collected yet."""
+        self._calls: list[_Open] = []
+        self._at_index: dict[int, _Open] = {}
+
+    def __len__(self) -> int:
+        """How many calls have been opened."""
+        return len(self._calls)
+
+    def add(self, piece: JSON) -> None:
+        """Take one element of `delta.tool_calls`; what is not an object is ignored."""
+        if not isinstance(piece, dict):
+            return
+        function = piece.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id, name, arguments = _text(piece.get("id")), _text(function.get("name")), _arguments(function.get("arguments"))
+        index = piece.get("index")
+        index = index if isinstance(index, int) and not isinstance(index, bool) else None
+        call = self._continued(index, call_id, name, arguments)
+        if call is None:
+            call = _Open(call_id, name)
+            self._calls.append(call)
+        elif call_id and call_id == call.id and is_json_object(arguments) and is_json_object(call.arguments):
+            call.pieces.clear()  # sent again
+        call.id, call.name = call.id or call_id, call.name or name
+        call.pieces.append(arguments)
+        call.extra.update({name: value for name, value in piece.items() if name not in _KNOWN_MEMBERS})
+        if index is not None:
+            self._at_index[index] = call
+
+    def blocks(self) -> list[Block]:
+        """The calls in the order they were opened, each followed by what else its server attached to it."""
+        result: list[Block] = []
+        for call in self._calls:
+            arguments = clean_text(call.arguments)
+            if not arguments.strip():
+                arguments = "{}"
+            result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=arguments))
+            if call.extra:
+                data = json.dumps(call.extra, ensure_ascii=False, separators=(",", ":"))
+                result.append(Opaque(format=CALL_EXTRA_FORMAT, data=clean_text(data)))
+        return result
+
+    def _continued(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
+        """The call that a piece belongs to; None if it opens one."""
+        if index is None:
+            same_id = next((call for call in reversed(self._calls) if call_id and call.id == call_id), None)
+            call = same_id or (self._calls[-1] if self._calls and not call_id else None)
+        else:
+            call = self._at_index.get(index)
+        if call is None or (call_id and call.id and call_id != call.id) or (name and call.name and name != call.name):
+            return None
+        if name and not call_id and is_json_object(arguments) and is_json_object(call.arguments):
+            return None  # a second whole call of the same tool, from a server without ids
+        return call
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None or isinstance(value, (dict, list, bool)) else str(value)
+
+
+def _arguments(value: JSON) -> str:
+    """The text of one piece; some servers send the object itself instead of its text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
