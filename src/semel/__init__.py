@@ -1,1 +1,64 @@
-"""semel: a runtime for LLM agents whose tools do real things. A crash neither repeats an action nor loses a word."""
+"""semel: a runtime for LLM agents whose tools do real things. A crash neither repeats an action nor loses a word.
+
+The public names. They are loaded when first used, so that `import semel` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semel.adapters.tools.function import tool
+    from semel.core.values import Usage
+    from semel.errors import SemelError, ToolFailed
+    from semel.faces.agent import Agent, Limits
+    from semel.faces.api import Runtime, run_sync
+    from semel.faces.results import Cancelled, Completed, Failed, Interrupted
+    from semel.ports.tool import Call, Done, Happened, Never, StillUnknown
+
+_HOMES = {
+    "Agent": "semel.faces.agent",
+    "Call": "semel.ports.tool",
+    "Cancelled": "semel.faces.results",
+    "Completed": "semel.faces.results",
+    "Done": "semel.ports.tool",
+    "Failed": "semel.faces.results",
+    "Happened": "semel.ports.tool",
+    "Interrupted": "semel.faces.results",
+    "Limits": "semel.faces.agent",
+    "Never": "semel.ports.tool",
+    "Runtime": "semel.faces.api",
+    "SemelError": "semel.errors",
+    "StillUnknown": "semel.ports.tool",
+    "ToolFailed": "semel.errors",
+    "Usage": "semel.core.values",
+    "run_sync": "semel.faces.api",
+    "tool": "semel.adapters.tools.function",
+}
+
+__all__ = [
+    "Agent",
+    "Call",
+    "Cancelled",
+    "Completed",
+    "Done",
+    "Failed",
+    "Happened",
+    "Interrupted",
+    "Limits",
+    "Never",
+    "Runtime",
+    "SemelError",
+    "StillUnknown",
+    "ToolFailed",
+    "Usage",
+    "run_sync",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'semel' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)

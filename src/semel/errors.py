@@ -5,6 +5,7 @@
     │   ├── UnknownSession, UnknownCall, UnknownModel, BadSessionId, BadAgent, BadSettings
     │   ├── KeyReuse           same key, different payload
     │   ├── VerdictConflict    the call was already resolved otherwise
+    │   ├── OutcomePending     a person must look before this message
     │   └── UnsupportedPlatform
     ├── StoreError
     │   ├── SessionBusy        somebody else holds the lease
@@ -97,6 +98,13 @@ class VerdictConflict(UsageError):
     """An unknown call already has a different verdict."""
 
     code = "verdict_conflict"
+
+
+class OutcomePending(UsageError):
+    """A message was not accepted: the session's last run was just found to have a call whose outcome is unknown (P3)."""
+
+    code = "outcome_pending"
+    exit = 3
 
 
 class UnsupportedPlatform(UsageError):

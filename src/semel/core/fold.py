@@ -272,6 +272,7 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
         output=run.output if record.reason == "completed" else None,
         unknown=tuple(call.call_key for call in state.unknown if call.run_id == run.run_id),
         continues=run.continues,
+        context=run.context,
     )
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 

@@ -145,6 +145,7 @@ class Ended(Frozen, frozen=True, kw_only=True):
     output: str | None = None
     unknown: tuple[str, ...] = ()
     continues: str | None = None
+    context: JSON = None
 
 
 class KeyUse(Frozen, frozen=True, kw_only=True):

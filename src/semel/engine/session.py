@@ -41,6 +41,11 @@ class SessionActor:
         self._published: tuple[str | None, bool] | None = None
 
     @property
+    def running(self) -> bool:
+        """Whether a run is being carried in this process."""
+        return self._task is not None and not self._task.done()
+
+    @property
     def state(self) -> Session:
         """The state after the latest durable record."""
         return self._barrier.state
@@ -64,7 +69,7 @@ class SessionActor:
         """
         run = self.state.run
         if run is None:
-            self._publish_if_stale()
+            self.publish_if_stale()
             return None
         if self._task is None:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
@@ -96,12 +101,14 @@ class SessionActor:
             await asyncio.shield(self._task)
         return self.state
 
-    async def stop(self) -> None:
-        """Start nothing new, let the calls that are under way come back, and rest. The run stays open for a resume."""
+    async def stop(self, drain_seconds: float) -> None:
+        """Start nothing new, give the calls that are under way that long to come back, and rest. The run stays open for a resume."""
         self._stopping = True
         if self._flights is not None:
             self._flights.stop_asking()
         if self._task is not None:
+            await asyncio.wait({self._task}, timeout=drain_seconds)
+            self._task.cancel()
             await asyncio.wait({self._task})
 
     async def close(self) -> None:
@@ -166,7 +173,7 @@ class SessionActor:
         if status is not None:
             self._barrier.publish_status(encode_status(status))
 
-    def _publish_if_stale(self) -> None:
+    def publish_if_stale(self) -> None:
         """A process that died behind `run_finished` may have left a status that still says `running`."""
         found = decode_status(self._ground.store.read_status(self.state.session))
         if found is None or found.head_seq < self.state.head or found.state == "running":

@@ -122,7 +122,9 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
     if missing is not None:
         raise BadSettings(f"agent {agent.name!r} cannot reach its model: {missing}")
     if agent.limits.cost is not None and not wiring.priced(model.bundle):
-        raise BadSettings(f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it")
+        raise BadSettings(
+            f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it"
+        )
     return Kit(model=model, tools=agent.tool_ports(), deps=deps)
 
 

@@ -1,0 +1,283 @@
+"""The Python API: a Runtime of sessions and runs. Async; `run_sync` is the one door for everybody else.
+
+async with Runtime("./state", agents=[support]) as runtime:
+session = runtime.session("customer-42", agent=support)
+run = await session.send("Refund order 17", key="ticket-99")     # answered once durable
+match await run.result(): ...
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from semel import wiring
+from semel.core.decide import known_delivery
+from semel.core.effects import Resolve, Send
+from semel.core.records import AgentRef, Verdict
+from semel.core.state import Session
+from semel.core.texts import CONTINUE_INPUT
+from semel.core.values import JSON
+from semel.engine.kit import Kit
+from semel.engine.resume import Ground
+from semel.engine.session import SessionActor, open_actor
+from semel.errors import BadAgent, OutcomePending, SemelError, need
+from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, send_command
+from semel.faces.results import Result
+from semel.faces.run import RunHandle
+from semel.faces.views import InboxItem, find_call, inbox_of, view_of
+from semel.settings import read_settings
+
+AgentAny = Agent[Any]
+AgentFinder = Callable[[AgentRef], AgentAny]
+"""Finds the agent that a log names. Raises BadAgent, whose message says what to do."""
+OutputT = TypeVar("OutputT")
+T = TypeVar("T")
+DRAIN_SECONDS = 30.0
+
+
+class Runtime:
+    """All sessions of one state directory, for as long as the `async with` block lasts.
+
+    `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered. On
+    leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
+    finished stays open for a resume.
+    """
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str] | None = None,
+        *,
+        agents: Sequence[AgentAny] = (),
+        deps: object = None,
+        recover: Literal["auto", "manual"] = "auto",
+        inline_sync: bool = False,
+        drain_seconds: float = DRAIN_SECONDS,
+        find_agent: AgentFinder | None = None,
+        ground: Ground | None = None,
+    ) -> None:
+        """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
+        self.unrecovered: dict[str, SemelError] = {}
+        self._agents = {agent.name: agent for agent in agents}
+        self._deps = deps
+        self._recover = recover
+        self._drain_seconds = drain_seconds
+        self._find_agent = find_agent
+        self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
+        self._actors: dict[str, SessionActor] = {}
+        self._minders: dict[str, asyncio.Task[Session]] = {}
+        self._doors: dict[str, asyncio.Lock] = {}
+        self._recovery: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._recover == "auto" and self._agents:
+            self._recovery = asyncio.ensure_future(self._resume_all())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait({self._recovery})
+        await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
+        if self._minders:
+            await asyncio.wait(self._minders.values())
+
+    def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":
+        """A session by its id, or a new one. `context` is durable JSON that tools and instructions see; it goes with each send."""
+        self._agents.setdefault(agent.name, agent)
+        name = session if session is not None else f"s-{self._ground.ids.fresh()[:16]}"
+        return SessionHandle(self, name, agent, context)
+
+    def inbox(self) -> list[InboxItem]:
+        """All calls whose outcome is unknown, over all sessions."""
+        return list(inbox_of(self._ground.store))
+
+    async def resolve(
+        self,
+        call: str,
+        verdict: Verdict,
+        *,
+        output: str | None = None,
+        note: str | None = None,
+        by: str = "operator",
+        go_on: bool = False,
+    ) -> RunHandle[Any] | None:
+        """Record what became of an unknown call, named by its key or the start of it; with `go_on`, the session continues at once.
+
+        Raises UnknownCall, VerdictConflict, SessionBusy.
+        """
+        item = find_call(self._ground.store, call)
+        command = Resolve(call_key=item.call.call_key, verdict=verdict, by=by, output=output, note=note)
+
+        async def begin(actor: SessionActor) -> str | None:
+            await self._finish_open_run(actor)
+            if go_on:
+                return await self._continue(actor, command, item.call.run_id)
+            await actor.resolve(command)
+            return None
+
+        return await self._start(item.session, begin)
+
+    async def resume(self, session: str) -> RunHandle[Any] | None:
+        """Carry on the open run of a session; None if it has none. Raises BadAgent, SessionBusy, LogDamaged, NewerWriter."""
+        view_of(self._ground.store, session)
+        return await self._start(session, self._resume_open_run)
+
+    async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
+        """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
+        kit = kit_for_new_run(agent, self._deps, self._ground.clock)
+        command = send_command(agent, kit, text, key or self._ground.ids.fresh(), context)
+        handle = await self._start(session, lambda actor: self._send(actor, command, kit), agent.output)
+        return need(handle, "a send has a run")
+
+    async def _send(self, actor: SessionActor, command: Send, kit: Kit) -> str:
+        known = known_delivery(actor.state, command.key, command.text, command.context)
+        if known is not None:
+            await self._resume_open_run(actor)  # the key's own run, if it is the open one; else this finds it running
+            return known
+        if not actor.running:
+            await self._finish_open_run(actor)
+        return await actor.send(command, kit)
+
+    async def _finish_open_run(self, actor: SessionActor) -> None:
+        """Carry a run that a dead process left to its rest, in front of what was asked for now."""
+        run_id = await self._resume_open_run(actor)
+        if run_id is None:
+            return
+        state = await actor.at_rest()
+        ended = need(state.ended.get(run_id), "a run that came to rest is finished")
+        if ended.unknown:
+            raise OutcomePending(
+                f"session {state.session!r}: the run before was cut short, and the outcome of {len(ended.unknown)} of its calls is "
+                f"unknown. Your request was not accepted. See `semel inbox`, then ask again"
+            )
+
+    async def _resume_open_run(self, actor: SessionActor) -> str | None:
+        run = actor.state.run
+        if run is None or actor.running:
+            actor.publish_if_stale()
+            return None
+        agent = self._agent_of(run.agent)
+        return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
+
+    async def _continue(self, actor: SessionActor, command: Resolve, run_id: str) -> str:
+        ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
+        agent = self._agent_of(ended.agent)
+        kit = kit_for_new_run(agent, self._deps, self._ground.clock)
+        go_on = send_command(agent, kit, CONTINUE_INPUT, f"continue:{command.call_key}", ended.context)
+        return await actor.resolve_and_continue(command, go_on, kit)
+
+    def _agent_of(self, ref: AgentRef) -> AgentAny:
+        agent = self._agents.get(ref.name)
+        if agent is None and self._find_agent is not None:
+            return self._find_agent(ref)
+        if agent is None:
+            raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
+        return agent
+
+    async def _start(
+        self, session: str, begin: Callable[[SessionActor], Awaitable[str | None]], output: type[OutputT] | None = None
+    ) -> RunHandle[OutputT] | None:
+        """Open the session, do what is asked, and hand out the run; give the lease back where nothing is under way."""
+        async with self._doors.setdefault(session, asyncio.Lock()):
+            actor = self._actors.get(session)
+            if actor is None:
+                actor = self._actors[session] = await open_actor(self._ground, session)
+            subscription = actor.feed.subscribe()
+            try:
+                run_id = await begin(actor)
+            finally:
+                rest = await self._rest_of(session, actor)
+        if run_id is None:
+            return None
+        return RunHandle(run_id, store=self._ground.store, actor=actor, rest=rest, subscription=subscription, output=output)
+
+    async def _rest_of(self, session: str, actor: SessionActor) -> "asyncio.Future[Session]":
+        """The future of the state at rest. A minder closes the actor then; one that has nothing to carry is closed now."""
+        if not actor.running:
+            await self._close(session, actor)
+            done: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+            done.set_result(actor.state)
+            return done
+        minder = self._minders.get(session)
+        if minder is None or minder.done():
+            minder = self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
+        return minder
+
+    async def _mind(self, session: str, actor: SessionActor) -> Session:
+        try:
+            return await actor.at_rest()
+        finally:
+            async with self._doors[session]:
+                if not actor.running:
+                    await self._close(session, actor)
+
+    async def _close(self, session: str, actor: SessionActor) -> None:
+        if self._actors.get(session) is actor:
+            del self._actors[session]
+        await actor.close()
+
+    async def _resume_all(self) -> None:
+        """Resume what a dead process left open; what cannot be is in `unrecovered`, by session."""
+        for session in self._ground.store.sessions():
+            try:
+                view = view_of(self._ground.store, session)
+                run = view.state.run
+                if run is not None and view.owner is None and run.agent.name in self._agents:
+                    await self.resume(session)
+            except SemelError as error:
+                self.unrecovered[session] = error
+
+
+class SessionHandle(Generic[OutputT]):
+    """A session of a runtime, with the agent that answers in it."""
+
+    def __init__(self, runtime: Runtime, session: str, agent: Agent[OutputT], context: JSON) -> None:
+        self.id = session
+        self._runtime = runtime
+        self._agent = agent
+        self._context = context
+
+    async def send(self, text: str, *, key: str | None = None) -> RunHandle[OutputT]:
+        """Start a run with this message; answered once it is durable. The same `key` again gives the same run.
+
+        Raises KeyReuse (same key, other message), SessionBusy (a run is open), OutcomePending (the run before was just found to
+        have an unknown call), BadAgent, BadSettings, UnknownModel, LogDamaged, NewerWriter. Where it raises, nothing was sent.
+        """
+        return await self._runtime.send(self.id, self._agent, text, key, self._context)
+
+    async def resume(self) -> RunHandle[Any] | None:
+        """Carry on the open run, if there is one."""
+        return await self._runtime.resume(self.id)
+
+
+def run_sync(
+    agent: Agent[OutputT],
+    text: str,
+    *,
+    session: str | None = None,
+    key: str | None = None,
+    context: JSON = None,
+    deps: object = None,
+    state: str | os.PathLike[str] | None = None,
+) -> Result[OutputT]:
+    """Run an agent to the end of one run and return its result. Works inside a running event loop too, which it then blocks."""
+
+    async def whole() -> Result[OutputT]:
+        async with Runtime(state, agents=[agent], deps=deps, recover="manual", inline_sync=True) as runtime:
+            run = await runtime.session(session, agent=agent, context=context).send(text, key=key)
+            return await run.result()
+
+    return run_blocking(whole)
+
+
+def run_blocking(whole: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine to its end from synchronous code: in this thread, or in one of its own where a loop is running here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(whole())
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(lambda: asyncio.run(whole())).result()

@@ -1,0 +1,121 @@
+"""A handle on one run: its text as it arrives, its events, its result."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from semel.core.state import Session
+from semel.engine.feed import Committed, Subscription
+from semel.engine.session import SessionActor
+from semel.errors import BadAgent, RunNotCompleted
+from semel.faces.results import Result, result_of
+from semel.faces.views import event_of, frame_event
+from semel.ports.log import SessionStore
+
+OutputT = TypeVar("OutputT")
+
+
+class RunHandle(Generic[OutputT]):
+    """One run of one session. It may be under way in this process, or finished long ago."""
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        store: SessionStore,
+        actor: SessionActor,
+        rest: "asyncio.Future[Session]",
+        subscription: Subscription,
+        output: type[OutputT] | None,
+    ) -> None:
+        """Made by a Runtime. `subscription` began before the run did, so that its first event is not missed."""
+        self.run_id = run_id
+        self.session = actor.state.session
+        self._store = store
+        self._actor = actor
+        self._rest = rest
+        self._subscription = subscription
+        self._output = output
+
+    async def result(self) -> Result[OutputT]:
+        """Wait for the end of the run. Raises what kept this process from carrying it on; the run itself is safe in the log."""
+        state = await asyncio.shield(self._rest)
+        ended = state.ended.get(self.run_id)
+        if ended is None:
+            raise RunNotCompleted(
+                f"run {self.run_id[:8]} of session {self.session!r} was stopped with this process; `semel resume` goes on with it"
+            )
+        return result_of(state, ended, convert_output(ended.output, self._output))
+
+    async def text(self) -> AsyncIterator[str]:
+        """The text of the answers as it arrives. Where an exchange is cut and sent again, its text comes again: `events` tells."""
+        async for event in self.events(after=-1, live=True):
+            if event.get("live") == "text":
+                yield event["text"]
+
+    async def events(self, *, after: int = 0, live: bool = False) -> AsyncIterator[dict[str, Any]]:
+        """Everything of the session with seq > `after`, without a gap or a repeat, until this run ends; with `live`, also text.
+
+        `after=-1` starts now. Live events have no seq, may be lost, and are never replayed.
+        """
+        seen = self._actor.state.head if after < 0 else after
+        if after >= 0:
+            for event in self._from_log(seen):
+                seen = event["seq"]
+                yield event
+        async for event in follow(self._subscription, self._rest, self._from_log, seen):
+            if "seq" not in event:
+                if live:
+                    yield event
+                continue
+            yield event
+            if event["type"] == "run_finished" and event["record"]["run_id"] == self.run_id:
+                return
+
+    def _from_log(self, after: int) -> list[dict[str, Any]]:
+        view = self._store.read(self.session, after, confirmed=self._actor.state.head)
+        return [frame_event(frame) for frame in view.frames if frame.seq > max(0, after)]
+
+
+async def follow(
+    subscription: Subscription,
+    rest: "asyncio.Future[Session]",
+    from_log: Callable[[int], list[dict[str, Any]]],
+    seen: int,
+) -> AsyncIterator[dict[str, Any]]:
+    """Events behind `seen`, in order; what a slow reader was not handed is read from the log (P6)."""
+    while True:
+        taking = asyncio.ensure_future(subscription.take())
+        try:
+            await asyncio.wait({taking, rest}, return_when=asyncio.FIRST_COMPLETED)
+            events = taking.result() if taking.done() else []
+        finally:
+            taking.cancel()
+        durable = [event.frame.seq for event in events if isinstance(event, Committed)]
+        behind = subscription.lagged or (durable and min(durable) > seen + 1)
+        if behind or rest.done():
+            subscription.lagged = False
+            for shown in from_log(seen):
+                seen = shown["seq"]
+                yield shown
+        for event in events:
+            if not isinstance(event, Committed):
+                yield event_of(event)
+            elif event.frame.seq > seen:
+                seen = event.frame.seq
+                yield event_of(event)
+        if rest.done() and not events:
+            return
+
+
+def convert_output(text: str | None, kind: type[OutputT] | None) -> Any:
+    """The output of a run as the agent's output type; plain text where it has none."""
+    if kind is None or text is None:
+        return text
+    try:
+        validate = getattr(kind, "model_validate_json", None)  # a pydantic model, which semel does not import
+        return validate(text) if validate is not None else msgspec.json.decode(text.encode(), type=kind)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise BadAgent(f"the recorded output does not fit {kind.__name__}: {error}; was the type changed?") from error
