@@ -18,6 +18,7 @@ CORE_MAY_IMPORT = frozenset(
         "dataclasses",
         "decimal",
         "enum",
+        "errno",
         "functools",
         "hashlib",
         "itertools",
@@ -36,7 +37,7 @@ CORE_MAY_IMPORT = frozenset(
         "semel.errors",
     }
 )
-CORE_LAZY_IMPORTS = {"src/semel/core/schema.py": "jsonschema_rs"}  # costs start-up time, so only within a function
+CORE_MAY_IMPORT_LATE = frozenset({"jsonschema_rs"})  # pure, but it costs start-up time: only within a function
 CORE_NEVER_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__"})
 
 # The words are cut in two, so that this file keeps its own rules.
@@ -161,18 +162,25 @@ def _within(name: str, allowed: Iterable[str]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in allowed)
 
 
+def _not_run_at_load(module: ast.Module) -> set[ast.AST]:
+    """What stands in a function or below `if TYPE_CHECKING`, and so costs nothing when the module is imported."""
+    late: set[ast.AST] = set()
+    for node in ast.walk(module):
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        if typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            late.update(inner for statement in node.body for inner in ast.walk(statement))
+    return late
+
+
 def core_is_pure(source: Source) -> Iterator[Finding]:
     """The core imports values and arithmetic only, and calls no built-in that touches the world."""
     if not (source.path.startswith("src/semel/core/") and _is_python(source)):
         return
     module = ast.parse(source.text)
-    lazy = CORE_LAZY_IMPORTS.get(source.path)
-    at_load = set(ast.walk(module)) - {
-        inner for node in ast.walk(module) if isinstance(node, ast.FunctionDef) for inner in ast.walk(node) if inner is not node
-    }
+    late = _not_run_at_load(module)
     for node in ast.walk(module):
         for name in imported_names(node):
-            if not _within(name, CORE_MAY_IMPORT) and (name != lazy or node in at_load):
+            if not _within(name, CORE_MAY_IMPORT) and not (node in late and _within(name, CORE_MAY_IMPORT_LATE)):
                 yield Finding(source.path, node.lineno, f"imports {name}; the core takes it as an argument instead")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CORE_NEVER_CALLS:
             yield Finding(source.path, node.lineno, f"calls {node.func.id}; the core does no IO and runs no text")

@@ -46,6 +46,24 @@ def test_a_planted_dead_module_is_found() -> None:
     assert modules.unnamed_modules(sources, {"semel", "semel.testing."}) == ["semel.dead"]
 
 
+def doors(sources: Iterable[Source], library: str) -> list[str]:
+    """The modules of the core that import a library, in whatever form."""
+    core = [source for source in sources if source.path.startswith("src/semel/core/")]
+    return [
+        source.path for source in core if any(name.partition(".")[0] == library for name in modules.named_modules(source.text))
+    ]
+
+
+def test_the_schema_library_has_one_door_in_the_core() -> None:
+    assert len(doors(package(), "jsonschema_rs")) <= 1
+
+
+def test_a_planted_second_door_is_found() -> None:
+    one = Source("src/semel/core/one.py", "def f():\n    from jsonschema_rs import validator_for")
+    two = Source("src/semel/core/two.py", "import jsonschema_rs as schemas")
+    assert doors([one, two, Source("src/semel/core/three.py", "jsonschema_rs = None")], "jsonschema_rs") == [one.path, two.path]
+
+
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh interpreter has after running `code`."""
     command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
