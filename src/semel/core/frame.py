@@ -1,19 +1,58 @@
-"""The text frame and the tail rule (design 3 and 14): functions of bytes, without a disk."""
+"""The text frame: frames <-> bytes (design 3 and 14), as functions of bytes without a disk.
 
-import enum
+One frame is one line, whose header `core.header` describes. Its `sha256` covers the digest of the frame before (64 zeros at
+first), the line up to and including the space before the digest, and the JSON, so the last digest names the whole history.
+The lineage line is exactly the frame at offset 0. What may lie behind the last good frame is the business of `core.tail`.
+"""
 
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from semel.core.header import (
+    FEATURE_NAME,
+    HEADER,
+    NUMBER_LIMIT,
+    PAYLOAD_BYTES_MAX,
+    Lineage,
+    Point,
+    Proven,
+    decode_lineage,
+    encode_lineage,
+    proven,
+)
+from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
 from semel.core.values import Frozen
+from semel.errors import AppendRefused, LogDamaged, NewerWriter
+
+__all__ = [
+    "PAYLOAD_BYTES_MAX",
+    "Encoded",
+    "Frame",
+    "Lineage",
+    "Point",
+    "Proven",
+    "Scan",
+    "Tail",
+    "TailKind",
+    "encode_frames",
+    "encode_lineage",
+    "incomplete",
+    "proven_behind",
+    "scan",
+    "synced_upto",
+    "verified",
+    "witnessed",
+]
+
+_HEADER_ANYWHERE = re.compile(b"(?=(" + HEADER.pattern + b"))")
 
 
-class TailKind(enum.StrEnum):
-    """What lies behind the last good frame."""
-
-    CLEAN = "clean"
-    TORN = "torn"
-    DAMAGED = "damaged"
-
-
-class Frame(Frozen, frozen=True, kw_only=True):
+class Frame(Frozen, frozen=True, kw_only=True, gc=False):
     """One good frame. `digest` names the whole history up to it; `offset` is where its line starts."""
 
     ver: int
@@ -26,3 +65,227 @@ class Frame(Frozen, frozen=True, kw_only=True):
     digest: str
     payload: bytes
     offset: int
+
+
+class Scan(Frozen, frozen=True, kw_only=True):
+    """All good frames from the start, what lies behind them, and where the log stands between the two."""
+
+    frames: tuple[Frame, ...]
+    tail: Tail
+    point: Point
+
+
+class _Witness(msgspec.Struct):
+    head_seq: int = 0
+
+
+class Encoded(Frozen, frozen=True, kw_only=True):
+    """A batch as bytes, its frames as a reader will find them, and where the log then stands."""
+
+    data: bytes
+    frames: tuple[Frame, ...]
+    point: Point
+
+
+class Unframed(Protocol):
+    """A payload on its way into a log; `ports.log.Payload` is one."""
+
+    @property
+    def json(self) -> bytes:
+        """The record as one line of JSON."""
+
+    @property
+    def requires(self) -> Sequence[str]:
+        """The features that a reader must know, sorted."""
+
+    @property
+    def lineage(self) -> bool:
+        """Whether this is the lineage line."""
+
+
+def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence: int, synced: int) -> Encoded:
+    """Frame a batch as one write behind `after`; `synced` is the highest seq known durable now, 0 if none.
+
+    Raises AppendRefused for a batch that no log may hold; nothing can have been written then (LOG-3).
+    """
+    if not batch:
+        raise AppendRefused("an empty batch was to be appended")
+    lines: list[bytes] = []
+    frames: list[Frame] = []
+    offset, digest = after.offset, after.digest
+    for index, payload in enumerate(batch):
+        seq, left, requires = after.seq + index, len(batch) - 1 - index, tuple(payload.requires)
+        _refuse_payload(payload, seq)
+        ver = 2 if seq == 0 else 3 if requires else 1
+        head = f"{ver} {seq} {at_ms} {fence} {synced} {left} {len(payload.json)} {','.join(requires) or '-'} ".encode()
+        head = b"%b%08x " % (head, zlib.crc32(head))
+        previous = digest
+        digest = hashlib.sha256(b"%b%b%b" % (previous.encode(), head, payload.json)).hexdigest()
+        lines.append(b"%b%b %b\n" % (head, digest.encode(), payload.json))
+        frames.append(
+            Frame(
+                ver=ver,
+                seq=seq,
+                at_ms=at_ms,
+                fence=fence,
+                synced=synced,
+                left=left,
+                requires=requires,
+                digest=digest,
+                payload=payload.json,
+                offset=offset,
+            )
+        )
+        offset += len(lines[-1])
+    lineage = decode_lineage(batch[0].json) if after.seq == 0 else after.lineage
+    point = Point(offset=offset, seq=after.seq + len(batch), digest=digest, fence=fence, synced=synced, lineage=lineage)
+    return Encoded(data=b"".join(lines), frames=tuple(frames), point=point)
+
+
+def _refuse_payload(payload: Unframed, seq: int) -> None:
+    size, names = len(payload.json), list(payload.requires)
+    if size > PAYLOAD_BYTES_MAX:
+        raise AppendRefused(f"record {seq} has {size} bytes; a record may have {PAYLOAD_BYTES_MAX}")
+    if not size or b"\n" in payload.json or b"\0" in payload.json:
+        raise AppendRefused(f"record {seq} is not one line of JSON")
+    if names != sorted(set(names)) or not all(FEATURE_NAME.fullmatch(name) for name in names):
+        raise AppendRefused(f"record {seq} requires {names}, which are not sorted feature names")
+    if payload.lineage != (seq == 0):
+        raise AppendRefused(f"record {seq} {'is a' if payload.lineage else 'has no'} lineage line; a log starts with exactly one")
+    if payload.lineage and (names or decode_lineage(payload.json) is None):
+        raise AppendRefused("the lineage line does not say {type, lineage, session}, or it requires features")
+
+
+def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
+    """The good frames at the front of `data`, whose first byte lies at `start.offset`, and where the log stands behind them.
+
+    A frame is good if it is proven, its digest right, its newline in its place, its seq the next, its fence and synced not
+    below those before, synced < seq, and `requires` is `-` exactly when ver is not 3.
+    """
+    frames: list[Frame] = []
+    match, crc32, sha256 = HEADER.match, zlib.crc32, hashlib.sha256
+    position, seq, last_fence, last_synced, lineage = 0, start.seq, start.fence, start.synced, start.lineage
+    previous, digest = start.digest.encode(), start.digest
+    while header := match(data, position):
+        ver, number, at_ms, fence, synced, left, size, requires, check, claimed = header.groups()
+        head_end, body = header.start(10), header.end()
+        end = body + int(size)
+        if crc32(data[position : header.start(9)]) != int(check, 16) or data[end : end + 1] != b"\n":
+            break
+        payload = data[body:end]
+        digester = sha256(previous + data[position:head_end])
+        digester.update(payload)
+        if digester.hexdigest().encode() != claimed:
+            break
+        frame = Frame(
+            ver=int(ver),
+            seq=int(number),
+            at_ms=int(at_ms),
+            fence=int(fence),
+            synced=int(synced),
+            left=int(left),
+            requires=() if requires == b"-" else tuple(requires.decode().split(",")),
+            digest=digester.hexdigest(),
+            payload=payload,
+            offset=start.offset + position,
+        )
+        if frame.seq != seq or frame.fence < last_fence or frame.synced < last_synced or lawful(frame) is not None:
+            break
+        if seq == 0 and (lineage := decode_lineage(payload)) is None:
+            break
+        frames.append(frame)
+        position, previous, digest, seq = end + 1, claimed, frame.digest, seq + 1
+        last_fence, last_synced = frame.fence, frame.synced
+    point = Point(offset=start.offset + position, seq=seq, digest=digest, fence=last_fence, synced=last_synced, lineage=lineage)
+    return frames, point
+
+
+def lawful(frame: Frame) -> str | None:
+    """Which rule a frame breaks by itself, in words; None if none."""
+    if (frame.ver == 2) != (frame.seq == 0) or frame.ver not in (1, 2, 3):
+        return "its version does not fit its place"
+    if frame.synced >= max(frame.seq, 1):
+        return "it calls itself synced before it was written"
+    if (frame.ver == 3) != bool(frame.requires) or (frame.requires and list(frame.requires) != sorted(set(frame.requires))):
+        return "its features do not fit its version"
+    if max(frame.at_ms, frame.fence, frame.left) >= NUMBER_LIMIT or len(frame.payload) > PAYLOAD_BYTES_MAX:
+        return "a number is over its limit"
+    return None
+
+
+def incomplete(frames: Sequence[Frame]) -> frozenset[int]:
+    """The seqs of every frame whose write never reached its end: never acknowledged as a batch, so never acted upon.
+
+    A write is complete when frames of the same fence count `left` down to 0 without a gap; what a later tenure writes never
+    completes the write of an earlier one. The last write of the log counts too.
+    """
+    found: list[int] = []
+    write: list[Frame] = []
+    for frame in frames:
+        if write and (frame.fence != write[-1].fence or frame.left != write[-1].left - 1):
+            found.extend(lost.seq for lost in write)
+            write = []
+        if frame.left:
+            write.append(frame)
+        elif write:
+            write = []
+    found.extend(lost.seq for lost in write)
+    return frozenset(found)
+
+
+def synced_upto(frames: Sequence[Frame]) -> int:
+    """The highest seq that the frames themselves say was durable; 0 if they say nothing."""
+    return frames[-1].synced if frames else 0
+
+
+def scan(data: bytes, anchor: int = 0, start: Point | None = None) -> Scan:
+    """Read a log. `anchor` is the highest seq that any outside witness calls durable; a log that lacks it is damaged.
+
+    `data` is the whole log, or what lies behind `start`. Never raises: damage and newer writers are what `tail` says.
+    """
+    frames, point = good_frames(data, start or Point())
+    return Scan(frames=tuple(frames), tail=judge(data, (start or Point()).offset, point, anchor), point=point)
+
+
+def verified(
+    data: bytes, session: str, where: str, known: frozenset[str], *, anchor: int = 0, start: Point | None = None
+) -> Scan:
+    """Scan a log and raise for everything that forbids to use it: LogDamaged (P7) or NewerWriter (W15, W29).
+
+    `where` names the log in messages; `known` are the features that this build can interpret.
+    """
+    log = scan(data, anchor, start)
+    lacking = sorted({name for frame in log.frames if frame.requires for name in frame.requires} - known)
+    if lacking:
+        first = next(frame for frame in log.frames if not known.issuperset(frame.requires))
+        raise NewerWriter(f"record {first.seq} of {where}", lacking)
+    if log.tail.kind is TailKind.DAMAGED:
+        if log.tail.reason == NEWER_WRITER:
+            raise NewerWriter(f"record {log.point.seq} of {where}")
+        raise LogDamaged(where, log.tail.offset, log.point.seq, log.tail.reason)
+    lineage = log.point.lineage
+    if lineage is not None and lineage.session != session:
+        raise LogDamaged(where, 0, 0, f"it is the log of session {lineage.session[:200]!r}, not of {session!r}")
+    return log
+
+
+def witnessed(status: bytes | None) -> int:
+    """The seq that a status document calls durable; 0 if it says nothing that can be read."""
+    try:
+        return max(0, msgspec.json.decode(status or b"{}", type=_Witness).head_seq)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+
+
+def proven_behind(data: bytes, offset: int) -> tuple[Proven, ...]:
+    """Every proven header at or behind `offset`, for `verify`: what could still be read behind damage. Not for replay."""
+    found: list[Proven] = []
+    reached = offset
+    for match in _HEADER_ANYWHERE.finditer(data, offset):
+        if match.start() < reached:
+            continue
+        header = proven(data, match.start())
+        if header is not None:
+            found.append(header)
+            reached = header.payload_offset + (header.length if header.whole else 0)
+    return tuple(found)

@@ -1,0 +1,121 @@
+"""The feature floor as a file (W16-W24): a lock beside it that is never renamed, and a file that is only ever replaced.
+
+Its first line is `semel-floor 1 <sha256 of the rest>`, then comes one name a line, sorted.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.root import Root, naming, open_private, replace_file
+from semel.core.header import FEATURE_NAME
+from semel.errors import StoreError
+
+NAME = "wal-feature-floor"
+LOCK_NAME = "wal-feature-floor.lock"
+_TITLE = "semel-floor 1"
+_WAITS_MAX = 1000  # of Disk.pause each
+
+# What this process has proven durable, by absolute path (W21), and the mutex for adding to it (W23).
+_proven: dict[str, frozenset[str]] = {}
+_mutex = threading.Lock()
+
+
+def encode_floor(names: frozenset[str]) -> bytes:
+    """The floor's bytes; equal for equal names."""
+    body = "".join(f"{name}\n" for name in sorted(names))
+    return f"{_TITLE} {hashlib.sha256(body.encode()).hexdigest()}\n{body}".encode()
+
+
+def decode_floor(content: bytes) -> frozenset[str] | None:
+    """The names in a floor; None if it is not exactly what a writer wrote."""
+    names = frozenset(content.decode("latin-1").split("\n")[1:-1])
+    return names if all(map(FEATURE_NAME.fullmatch, names)) and encode_floor(names) == content else None
+
+
+class FileFloor:
+    """The floor of one state directory; implements `ports.floor.FeatureFloor`."""
+
+    def __init__(self, root: Root) -> None:
+        """Touches nothing yet."""
+        self._root, self._disk = root, root.disk
+        self.path = root.path / NAME
+
+    def names(self) -> frozenset[str]:
+        """The names it holds now; a missing floor holds none."""
+        try:
+            with self._root.open() as root:
+                return self._read(root)
+        except FileNotFoundError:
+            return frozenset()
+
+    def raise_to(self, names: Iterable[str]) -> None:
+        """Make every name durable in the floor, under the lock that all processes share."""
+        wanted = frozenset(names)
+        if wanted <= _proven.get(str(self.path), frozenset()):
+            return
+        bad = sorted(name for name in wanted if not FEATURE_NAME.fullmatch(name))
+        if bad:
+            raise StoreError(f"{bad} are no feature names. Nothing was changed.")
+        self._root.prepare()
+        with naming("raise", self.path), _mutex, self._root.open() as root, self._locked(root):
+            found = self._read(root)
+            union = found | wanted
+            if union != found:
+                replace_file(self._disk, NAME, encode_floor(union), root, self.path)
+            else:
+                self._sync_again(root)
+            self._disk.sync_directory(root)
+            _proven[str(self.path)] = union
+
+    def _read(self, root: int) -> frozenset[str]:
+        with naming("read", self.path):
+            try:
+                fd = open_private(self._disk, NAME, root, os.O_RDONLY, self.path)
+            except FileNotFoundError:
+                return frozenset()
+            try:
+                content = self._disk.read(fd)
+            finally:
+                self._disk.close(fd)
+        names = decode_floor(content)
+        if names is None:
+            raise StoreError(
+                f"{self.path} is damaged. Restore it from a copy; it must name every feature that any log here needs."
+            )
+        return names
+
+    def _sync_again(self, root: int) -> None:
+        """Who wrote the floor may have died before its sync, so a name that can be read is not yet proven (W20)."""
+        fd = open_private(self._disk, NAME, root, os.O_RDONLY, self.path)
+        try:
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+
+    @contextmanager
+    def _locked(self, root: int) -> Iterator[None]:
+        path = self.path.with_name(LOCK_NAME)
+        fd = open_private(self._disk, LOCK_NAME, root, os.O_RDWR | os.O_CREAT, path)
+        try:
+            waits = 0
+            while not self._disk.lock(fd):
+                waits += 1
+                if waits > _WAITS_MAX:
+                    raise StoreError(f"{path} stayed locked by another process. Nothing was changed; try again.")
+                self._disk.pause()
+            try:
+                yield
+            finally:
+                self._disk.unlock(fd)
+        finally:
+            self._disk.close(fd)
+
+
+def floor_at(path: Path, disk: Disk | None = None) -> FileFloor:
+    """The floor of the state directory at `path`."""
+    return FileFloor(Root(path, disk or Disk()))

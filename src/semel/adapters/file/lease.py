@@ -1,0 +1,169 @@
+"""The lease of a session: an operating-system lock on a file that is never unlinked, and the tenure stamp in it (L1-L8).
+
+The lock alone decides. What the file says besides (process, machine, boot) is for people, so a pid that is used again, a
+container in which everybody is process 1, or garbage in the file can neither free a lease nor keep one.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.root import Place, naming, open_private, same_file
+from semel.core.header import NUMBER_LIMIT
+from semel.core.values import Frozen, printable
+from semel.errors import LeaseLost, SessionBusy, StoreError, UnsafeStore
+
+_CONTENT_BYTES = 512  # one sector, so that a power loss leaves the old content or the new
+_ATTEMPTS_MAX = 8
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+
+
+class Holder(Frozen, frozen=True, kw_only=True):
+    """What the lease file says: the highest fence given out, and who holds it."""
+
+    fence: int
+    pid: int
+    started: str
+    host: str
+    boot: str
+
+
+def decode_holder(content: bytes) -> Holder | None:
+    """Who a lease file names; None if it is new or holds garbage, which is as good as new."""
+    try:
+        holder = msgspec.json.decode(content, type=Holder)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return holder if 0 <= holder.fence < NUMBER_LIMIT - 1 else None
+
+
+def describe(disk: Disk, content: bytes) -> str:
+    """Who holds a lease, in words; says so if the file still names a holder that is gone."""
+    holder = decode_holder(content)
+    if holder is None:
+        return "a process that does not say which"
+    host, boot = disk.machine()
+    pid, where = holder.pid, printable(holder.host, limit=64)
+    if (holder.host, holder.boot) == (host, boot) and (pid < 1 or disk.process_started(pid) != holder.started):
+        return "a process that is just opening it"
+    return f"process {pid} on {where}"
+
+
+class Look(Frozen, frozen=True, kw_only=True):
+    """A lease file at a moment: what it says, and who holds it, None if nobody does."""
+
+    content: bytes
+    owner: str | None
+
+
+def look_at(place: Place, directory: int) -> Look:
+    """Look at the lease of a session without taking it."""
+    disk = place.disk
+    with naming("read", place.lease):
+        try:
+            fd = open_private(disk, Place.LEASE, directory, os.O_RDONLY, place.lease)
+        except FileNotFoundError:
+            return Look(content=b"", owner=None)
+        try:
+            held, content = disk.locked(fd), disk.read(fd)
+            return Look(content=content, owner=describe(disk, content) if held else None)
+        finally:
+            disk.close(fd)
+
+
+class Lease:
+    """A lease that we hold, until `release` or our death."""
+
+    def __init__(self, disk: Disk, fd: int, path: Path) -> None:
+        """Made by `take`."""
+        self._disk, self._fd, self.path = disk, fd, path
+        self._content = disk.read(fd)
+        self._held = True
+        self.fence = 0  # the tenure stamp, once there is one
+
+    @classmethod
+    def take(cls, place: Place, directory: int) -> "Lease":
+        """Lock the lease file of a session; raises SessionBusy at once if somebody holds it.
+
+        The file is looked up again after locking: one that was replaced meanwhile is another file, whose lock proves nothing.
+        """
+        disk, path, session = place.disk, place.lease, place.session
+        for _ in range(_ATTEMPTS_MAX):
+            with naming("open", path):
+                fd = open_private(disk, Place.LEASE, directory, os.O_RDWR | os.O_CREAT, path)
+            kept = False
+            try:
+                if not _locked(disk, fd, path):
+                    if not disk.locks.asking_locks:
+                        raise SessionBusy(_busy(session, describe(disk, disk.read(fd))))
+                    disk.pause()
+                elif _in_place(disk, fd, path):
+                    kept = True
+                    return cls(disk, fd, path)
+            finally:
+                if not kept:
+                    disk.close(fd)
+        raise SessionBusy(_busy(session, "somebody whose lease file could not be locked in time"))
+
+    def stamp(self, at_least: int) -> None:
+        """Start a new tenure: write a fence above all before into the file and flush it, before the log is touched (L2).
+
+        `at_least` is what the log asks for; the file may know of later tenures that wrote nothing.
+        """
+        last = decode_holder(self._content)
+        fence = max(at_least, 0 if last is None else last.fence + 1)
+        if fence >= NUMBER_LIMIT:
+            raise StoreError(f"{self.path}: the log has used up all fences. Nothing was changed.")
+        pid, started = self._disk.process()
+        host, boot = self._disk.machine()
+        holder = Holder(fence=fence, pid=pid, started=started, host=printable(host, limit=64), boot=boot)
+        content = msgspec.json.encode(holder).ljust(_CONTENT_BYTES - 1) + b"\n"
+        with naming("write", self.path):
+            if len(self._content) > _CONTENT_BYTES:
+                self._disk.truncate(self._fd, _CONTENT_BYTES)
+            self._disk.write(self._fd, content, 0)
+            self._disk.sync(self._fd)
+        self._content, self.fence = content, fence
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the lease is still ours: the same file in its place, with our stamp in it (P8)."""
+        if self._held and _in_place(self._disk, self._fd, self.path) and self._disk.read(self._fd) == self._content:
+            return
+        raise LeaseLost(f"the lease {self.path} is no longer ours; another process may hold the session. Nothing was written.")
+
+    def release(self) -> None:
+        """Give it back; the file stays for ever (W24, FACT13)."""
+        if self._held:
+            self._held = False
+            try:
+                self._disk.unlock(self._fd)
+            finally:
+                self._disk.close(self._fd)
+
+
+def _busy(session: str, holder: str) -> str:
+    return f"session {session!r} is in use by {holder}. Wait until it is done, or send to it through its owner."
+
+
+def _in_place(disk: Disk, fd: int, path: Path) -> bool:
+    try:
+        return same_file(disk.status(fd), disk.status_of(path))
+    except OSError:
+        return False
+
+
+def _locked(disk: Disk, fd: int, path: Path) -> bool:
+    """Try to lock; a file system without locks is refused by name and never used unlocked (B36)."""
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            return disk.lock(fd)
+        except InterruptedError:
+            continue
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise UnsafeStore(f"{path} cannot be locked ({error.strerror}). Keep the state on a local disk.") from error
+            raise StoreError(f"could not lock {path}: {error.strerror}. Nothing was changed.") from error
+    raise StoreError(f"could not lock {path}: interrupted again and again. Nothing was changed.")

@@ -1,0 +1,179 @@
+"""The state directory: made private, walked by descriptor, refused when it cannot be trusted (A2, A3)."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from semel.adapters.file.disk import Disk, is_private_directory, is_private_file
+from semel.adapters.file.names import directory_name
+from semel.errors import StoreError, UnsafeStore
+
+SESSIONS = "sessions"
+_REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
+_NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
+_NETWORK = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
+        *("ocfs2", "smb2", "smb3", "smbfs"),
+        *("fuse.ceph", "fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    }
+)
+
+
+@contextmanager
+def naming(what: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into a StoreError that says what was being done, where."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NOT_A_PLAIN_NAME:
+            raise UnsafeStore(f"could not {what} {path}: it is a link or no plain file. {_REMEDY}") from error
+        raise StoreError(f"could not {what} {path}: {error.strerror or error}. Nothing was changed.") from error
+
+
+def open_private(disk: Disk, name: str, within: int, flags: int, path: Path) -> int:
+    """Open a file of a state directory; raises UnsafeStore unless it is a plain file with one name that only we write."""
+    try:
+        fd = disk.open_file(name, within, flags)
+    except OSError as error:
+        if error.errno in _NOT_A_PLAIN_NAME:
+            raise UnsafeStore(f"{path} is a link or no plain file. {_REMEDY}") from error
+        raise
+    fault = is_private_file(disk.status(fd), disk.user())
+    if fault is not None:
+        disk.close(fd)
+        raise UnsafeStore(f"{path} {fault}. {_REMEDY}")
+    return fd
+
+
+def replace_file(disk: Disk, name: str, content: bytes, within: int, path: Path) -> None:
+    """Put `content` in place of a file: new file, sync, rename. The directory is for the caller to sync, if it matters."""
+    temporary = f"{name}.new"
+    fd = open_private(disk, temporary, within, os.O_WRONLY | os.O_CREAT, path.with_name(temporary))
+    try:
+        disk.truncate(fd, 0)
+        disk.write(fd, content, 0)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+    disk.rename(temporary, name, within)
+
+
+def same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether two names lead to one file."""
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+class Root:
+    """One state directory. `path` is absolute, so that a change of the working directory moves nothing."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Touches nothing yet."""
+        self.path = path.absolute()
+        self.disk = disk
+        self._proven = False
+
+    def prepare(self) -> None:
+        """Make the directory if it is missing; raises UnsafeStore if it cannot be trusted."""
+        with naming("make", self.path):
+            for level in reversed([self.path, *self.path.parents]):
+                if not level.exists():
+                    with suppress(FileExistsError):
+                        self.disk.make_directory(str(level), None)
+            with self.open() as root, suppress(FileExistsError):
+                self.disk.make_directory(SESSIONS, root)
+        kind = self.disk.file_system(self.path)
+        if kind in _NETWORK:
+            raise UnsafeStore(
+                f"{self.path} is on a network file system ({kind}), whose locks and syncs cannot be relied on. {_REMEDY}"
+            )
+
+    @contextmanager
+    def open(self) -> Iterator[int]:
+        """Descriptor of the state directory; FileNotFoundError if there is none."""
+        with self.directory(str(self.path), None, self.path) as root:
+            yield root
+
+    @contextmanager
+    def sessions(self) -> Iterator[int]:
+        """Descriptor of the directory that holds the sessions' directories."""
+        with self.open() as root, self.directory(SESSIONS, root, self.path / SESSIONS) as sessions:
+            yield sessions
+
+    def sync(self) -> None:
+        """Make the root's entries and its own durable, once per process; raises OSError.
+
+        Who made them, and whether it lived long enough to sync them, nobody can know.
+        """
+        if self._proven:
+            return
+        with self.open() as root:
+            self.disk.sync_directory(root)
+        parent = self.disk.open_directory(str(self.path.parent), None)
+        try:
+            self.disk.sync_directory(parent)
+        finally:
+            self.disk.close(parent)
+        self._proven = True
+
+    @contextmanager
+    def directory(self, name: str, within: int | None, path: Path) -> Iterator[int]:
+        """Descriptor of a directory that can be trusted."""
+        try:
+            fd = self.disk.open_directory(name, within)
+        except OSError as error:
+            if error.errno in _NOT_A_PLAIN_NAME:
+                raise UnsafeStore(f"{path} is a link or no directory. {_REMEDY}") from error
+            raise
+        try:
+            fault = is_private_directory(self.disk.status(fd), self.disk.user())
+            if fault is not None:
+                raise UnsafeStore(f"{path} {fault}. {_REMEDY}")
+            yield fd
+        finally:
+            self.disk.close(fd)
+
+
+class Place:
+    """Where one session is kept: its directory in a root, and the files in it."""
+
+    LOG, LEASE, STATUS = "wal.log", "lease", "status.json"
+
+    def __init__(self, root: Root, session: str) -> None:
+        """Raises BadSessionId; touches nothing."""
+        self.root, self.disk, self.session = root, root.disk, session
+        self.name = directory_name(session)
+        self.path = root.path / SESSIONS / self.name
+        self.log, self.lease, self.status = (self.path / name for name in (self.LOG, self.LEASE, self.STATUS))
+
+    @contextmanager
+    def open(self, *, create: bool = False) -> Iterator[int]:
+        """Descriptor of the directory; FileNotFoundError if there is none."""
+        with self.root.sessions() as sessions:
+            if create:
+                with suppress(FileExistsError):
+                    self.disk.make_directory(self.name, sessions)
+            with self.root.directory(self.name, sessions, self.path) as directory:
+                yield directory
+
+    def sync_parents(self) -> None:
+        """Make the way from the root to the files of the session durable: every entry, in its own parent (W25)."""
+        with self.open() as directory:
+            self.disk.sync_directory(directory)
+        with self.root.sessions() as sessions:
+            self.disk.sync_directory(sessions)
+        self.root.sync()
+
+    def read_status(self, directory: int) -> bytes | None:
+        """The status document, None if there is none."""
+        with naming("read", self.status):
+            try:
+                fd = open_private(self.disk, self.STATUS, directory, os.O_RDONLY, self.status)
+            except FileNotFoundError:
+                return None
+            try:
+                return self.disk.read(fd)
+            finally:
+                self.disk.close(fd)

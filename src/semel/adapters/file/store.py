@@ -1,0 +1,137 @@
+"""All sessions of one state directory, each an append-only log file (design 3)."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from semel.adapters.file import names
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.floor import FileFloor
+from semel.adapters.file.lease import Lease, look_at
+from semel.adapters.file.reader import Reader
+from semel.adapters.file.recovery import recover
+from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
+from semel.adapters.file.threads import settled
+from semel.adapters.file.writer import FileWriter
+from semel.core.frame import scan
+from semel.errors import NewerWriter, StoreError, UnknownSession
+from semel.ports.log import View
+from semel.ports.world import Clock
+
+_FIRST_LINE_BYTES = 4096  # a lineage line with the longest id is shorter
+
+
+class FileStore:
+    """Implements `ports.log.SessionStore` on a directory of this machine.
+
+    `known` are the features that this build can interpret. With `inline_sync` a sync blocks the event loop, which is
+    fastest where semel owns the loop; otherwise a thread does it.
+    """
+
+    def __init__(
+        self, root: Path, clock: Clock, *, known: frozenset[str], disk: Disk | None = None, inline_sync: bool = True
+    ) -> None:
+        """Touches nothing yet."""
+        self._root = Root(Path(root), disk or Disk())
+        self._disk, self._clock, self._known, self._inline = self._root.disk, clock, known, inline_sync
+        self._reader = Reader(self._disk, known)
+        self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
+        self.floor = FileFloor(self._root)
+
+    @property
+    def path(self) -> Path:
+        """The state directory, absolute."""
+        return self._root.path
+
+    def log_path(self, session: str) -> Path:
+        """Where the log of a session is, or would be."""
+        return Place(self._root, session).log
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions that have a log, sorted."""
+        found: list[str] = []
+        with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
+            for name in self._disk.names(directory):
+                session = self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
+                if session is not None and self.exists(session):
+                    found.append(session)
+        return sorted(found)
+
+    def exists(self, session: str) -> bool:
+        """Whether the session has a log with at least a byte in it."""
+        path = self.log_path(session)
+        with naming("look at", path), suppress(FileNotFoundError, NotADirectoryError):
+            return self._disk.status_of(path).st_size > 0
+        return False
+
+    def owner(self, session: str) -> str | None:
+        """Who holds the lease now, in words; None if nobody does."""
+        place = Place(self._root, session)
+        with naming("look at", place.lease), suppress(FileNotFoundError), place.open() as directory:
+            return look_at(place, directory).owner
+        return None
+
+    async def open(self, session: str) -> FileWriter:
+        """Take the lease, verify every frame, recover the tail, and return the writer."""
+        place = Place(self._root, session)
+        if self._inline:
+            return self._open(place)
+        return await settled(lambda: self._open(place), FileWriter.abandon)
+
+    def read(self, session: str, after: int = -1) -> View:
+        """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
+        place = Place(self._root, session)
+        if not self.exists(session):
+            raise UnknownSession(f"there is no session {session!r} in {self.path}")
+        self._refuse_newer_floor()
+        writer = self._writers.get(session)
+        durable = -1 if writer is None else writer.durable
+        with naming("read", place.log), place.open() as directory:
+            return self._reader.view(place, directory, after=after, durable=durable)
+
+    def read_status(self, session: str) -> bytes | None:
+        """The last published status document."""
+        place = Place(self._root, session)
+        with naming("read", place.status), suppress(FileNotFoundError), place.open() as directory:
+            return place.read_status(directory)
+        return None
+
+    def _open(self, place: Place) -> FileWriter:
+        self._root.prepare()
+        self._refuse_newer_floor()
+        with naming("open", place.log), place.open(create=True) as directory:
+            lease = Lease.take(place, directory)
+            try:
+                log = recover(place, directory, lease, self._known)
+                self.floor.raise_to({feature for frame in log.frames for feature in frame.requires})
+                writer = FileWriter(place, lease, log, floor=self.floor, clock=self._clock, inline=self._inline)
+            except BaseException:
+                lease.release()
+                raise
+        self._writers[place.session] = writer
+        return writer
+
+    def _refuse_newer_floor(self) -> None:
+        """A build that lacks a feature of the floor may not use this root at all (W18, A30)."""
+        lacking = sorted(self.floor.names() - self._known)
+        if lacking:
+            raise NewerWriter(f"the state directory {self.path}", lacking)
+
+    def _hidden_id(self, name: str) -> str | None:
+        """The id behind a directory name that is only a digest, as the first line of its log says."""
+        path = self.path / SESSIONS / name
+        with (
+            suppress(OSError, StoreError),
+            self._root.sessions() as sessions,
+            self._root.directory(name, sessions, path) as directory,
+        ):
+            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, path / Place.LOG)
+            try:
+                lineage = scan(self._disk.read(fd, limit=_FIRST_LINE_BYTES)).point.lineage
+            finally:
+                self._disk.close(fd)
+            if lineage is not None and names.directory_name(lineage.session) == name:
+                return lineage.session
+        return None

@@ -1,0 +1,178 @@
+"""A store in memory, held to the same contract as the file store, whose processes can die.
+
+A `Medium` is what outlives a process: the bytes of the logs, and how much of them a sync has covered. Each `MemoryStore` on
+it is one process; `crash` ends that process, with or without the power.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from semel.core.frame import Frame, Scan, encode_frames, scan, verified, witnessed
+from semel.errors import ForeignWrite, LeaseLost, SessionBusy, UnknownSession
+from semel.ports.floor import FeatureFloor
+from semel.ports.log import Payload, View
+from semel.ports.world import Clock
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """One session on a medium. `synced_bytes` of `data` survive a power loss; `torn` are tails that were cut."""
+
+    data: bytearray = field(default_factory=bytearray)
+    synced_bytes: int = 0
+    fence: int = 0
+    status: bytes | None = None
+    torn: list[bytes] = field(default_factory=list)
+    holder: "MemoryWriter | None" = None
+
+
+class Medium:
+    """What the processes on one machine share: the logs, and the features that any of them may need."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.logs: dict[str, MemoryLog] = {}
+        self.features: frozenset[str] = frozenset()
+
+
+class MemoryFloor:
+    """The floor of a medium; implements `ports.floor.FeatureFloor`."""
+
+    def __init__(self, medium: Medium | None = None) -> None:
+        """A medium of its own if none is given."""
+        self._medium = medium or Medium()
+
+    def names(self) -> frozenset[str]:
+        """The names it holds now."""
+        return self._medium.features
+
+    def raise_to(self, names: Iterable[str]) -> None:
+        """Add names."""
+        self._medium.features |= frozenset(names)
+
+
+class MemoryStore:
+    """One process on a medium; implements `ports.log.SessionStore`."""
+
+    def __init__(self, clock: Clock, *, known: frozenset[str], medium: Medium | None = None) -> None:
+        """`known` are the features that this build can interpret; without a `medium` it has its own."""
+        self.medium = medium or Medium()
+        self.floor: FeatureFloor = MemoryFloor(self.medium)
+        self._clock, self._known = clock, known
+        self._writers: list[MemoryWriter] = []
+
+    def sessions(self) -> Sequence[str]:
+        """The ids of all sessions, sorted."""
+        return sorted(session for session in self.medium.logs if self.exists(session))
+
+    def exists(self, session: str) -> bool:
+        """Whether the session has a log."""
+        return session in self.medium.logs and bool(self.medium.logs[session].data)
+
+    def owner(self, session: str) -> str | None:
+        """Who holds the lease now, in words; None if nobody does."""
+        log = self.medium.logs.get(session)
+        return None if log is None or log.holder is None else "a process in memory"
+
+    async def open(self, session: str) -> "MemoryWriter":
+        """Take the lease, verify, cut a torn tail, and return the writer."""
+        log = self.medium.logs.setdefault(session, MemoryLog())
+        if log.holder is not None:
+            raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
+        found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
+        log.fence = max(log.fence, found.point.fence) + 1
+        if len(log.data) > found.tail.offset:
+            log.torn.append(bytes(log.data[found.tail.offset :]))
+            del log.data[found.tail.offset :]
+        log.synced_bytes = len(log.data)
+        self.floor.raise_to(name for frame in found.frames for name in frame.requires)
+        writer = MemoryWriter(log, session, found, self.floor, self._clock)
+        log.holder = writer
+        self._writers.append(writer)
+        return writer
+
+    def read(self, session: str, after: int = -1) -> View:
+        """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
+        if not self.exists(session):
+            raise UnknownSession(f"there is no session {session!r}")
+        log = self.medium.logs[session]
+        if log.holder is None:
+            log.synced_bytes = scan(bytes(log.data)).tail.offset
+        found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
+        shown = [frame for frame in found.frames if frame.offset < log.synced_bytes]
+        frames = tuple(frame for frame in shown if frame.seq > after)
+        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session))
+
+    def read_status(self, session: str) -> bytes | None:
+        """The last published status document."""
+        return self.medium.logs[session].status if session in self.medium.logs else None
+
+    def crash(self, *, lose_unsynced: bool = False) -> None:
+        """End this process: its writers hold nothing any more. With `lose_unsynced` the machine lost power, and all ended."""
+        for log in self.medium.logs.values():
+            if log.holder is not None and (lose_unsynced or log.holder in self._writers):
+                log.holder.die()
+            if lose_unsynced:
+                del log.data[log.synced_bytes :]
+        self._writers.clear()
+
+
+class MemoryWriter:
+    """Implements `ports.log.LogWriter`. Made by `MemoryStore.open`."""
+
+    def __init__(self, log: MemoryLog, session: str, found: Scan, floor: FeatureFloor, clock: Clock) -> None:
+        """`found` is what the log holds, all of it durable."""
+        self.frames: Sequence[Frame] = found.frames
+        self.fence = log.fence
+        self._log, self._session, self._point, self._floor, self._clock = log, session, found.point, floor, clock
+        self._durable = found.point.seq - 1
+        self._dead = False
+
+    @property
+    def head(self) -> int:
+        """The seq of the last frame written."""
+        return max(self._point.seq - 1, 0)
+
+    async def append(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+        """Write `batch`, make it durable, and return its frames."""
+        frames = self.note(batch)
+        self._sync()
+        return frames
+
+    def note(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+        """Write `batch` without a sync."""
+        self.check()
+        if len(self._log.data) != self._point.offset:
+            raise ForeignWrite(f"the log of {self._session!r} changed under its writer. Nothing was written.")
+        synced = max(self._durable, 0)
+        encoded = encode_frames(batch, self._point, at_ms=self._clock.now_ms(), fence=self.fence, synced=synced)
+        self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
+        self._log.data += encoded.data
+        self._point = encoded.point
+        return encoded.frames
+
+    def check(self) -> None:
+        """Raise LeaseLost unless this writer still holds the lease."""
+        if self._dead or self._log.holder is not self:
+            raise LeaseLost(f"the lease of session {self._session!r} is no longer ours. Nothing was written.")
+
+    def publish_status(self, status: bytes) -> None:
+        """Replace the session's status document."""
+        self.check()
+        self._log.status = status
+
+    async def close(self) -> None:
+        """Make everything durable and give the lease back; idempotent."""
+        if not self._dead and self._log.holder is self:
+            self._sync()
+        self.die()
+
+    def die(self) -> None:
+        """Hold nothing any more, as after the death of the process."""
+        self._dead = True
+        if self._log.holder is self:
+            self._log.holder = None
+
+    def _sync(self) -> None:
+        self._durable = self._point.seq - 1
+        self._log.synced_bytes = self._point.offset

@@ -1,0 +1,209 @@
+"""The tail rule (design 3): what lies behind the last good frame, and whether a crash of ours can have left it.
+
+The obvious rule, "the last frame is short or wrong, so it was torn", silently drops acknowledged records when one bit of
+their length flips. Here a tail is TORN only if every byte of it can be what an unsynced append leaves: the strict prefix of a
+frame that may come next, holes where unwritten sectors were, and later lines that admit that nothing here was synced.
+"""
+
+import enum
+import hashlib
+import re
+import zlib
+from itertools import pairwise
+
+from semel.core.header import (
+    FEATURE_NAME,
+    HEADER,
+    NUMBER_LIMIT,
+    PAYLOAD_BYTES_MAX,
+    Lineage,
+    Point,
+    Proven,
+    decode_lineage,
+    proven,
+)
+from semel.core.values import Frozen
+
+NEWER_WRITER = "newer_writer"
+SECTOR_BYTES = 512
+_HOLE = re.compile(rb"\0+")
+_DIGITS_MAX = 19
+
+
+class TailKind(enum.StrEnum):
+    """What lies behind the last good frame."""
+
+    CLEAN = "clean"
+    TORN = "torn"
+    DAMAGED = "damaged"
+
+
+class Tail(Frozen, frozen=True, kw_only=True):
+    """What lies behind the last good frame, which ends at `offset`. `reason` is empty when clean, else says why, in words."""
+
+    kind: TailKind
+    offset: int
+    reason: str = ""
+
+
+def judge(data: bytes, base: int, point: Point, anchor: int) -> Tail:
+    """The rule itself. `base` is the offset of the first byte of `data` in the log."""
+    at = point.offset - base
+    fault: str | None
+    if _is_newer(data, at, point):
+        fault = NEWER_WRITER
+    elif anchor >= max(point.seq, 1):
+        fault = f"record {anchor} was durable, but the log ends before it"
+    elif at == len(data):
+        return Tail(kind=TailKind.CLEAN, offset=point.offset)
+    else:
+        hole = data.find(b"\0", at)
+        fault = _start_fault(data[at : len(data) if hole < 0 else hole], point)
+        fault = fault or _hole_fault(data, base, at) or _testimony_fault(data, at, point)
+    if fault is not None:
+        return Tail(kind=TailKind.DAMAGED, offset=point.offset, reason=fault)
+    return Tail(kind=TailKind.TORN, offset=point.offset, reason="an append that was never acknowledged was cut short")
+
+
+def _is_newer(data: bytes, at: int, point: Point) -> bool:
+    """Whether the line at `at` is intact, but of a version or (for the lineage line) a shape that this build does not know.
+
+    A torn line of an unknown version counts as well once its header is proven: only a newer writer can have begun it.
+    """
+    header = proven(data, at)
+    if header is None:
+        return False
+    end = header.payload_offset + header.length
+    unknown = header.ver not in (1, 2, 3)
+    if len(data) <= end:
+        return unknown
+    if data[end : end + 1] != b"\n":
+        return False
+    claimed = data[header.payload_offset - 65 : header.payload_offset - 1]
+    digester = hashlib.sha256(point.digest.encode() + data[at : header.payload_offset - 65] + data[header.payload_offset : end])
+    verified = digester.hexdigest().encode() == claimed
+    no_lineage = point.seq == header.seq == 0 and header.ver == 2 and decode_lineage(data[header.payload_offset : end]) is None
+    return verified and (unknown or no_lineage)
+
+
+def _start_fault(text: bytes, point: Point) -> str | None:
+    """Why `text` is not a strict, possibly empty, prefix of a frame that may come next; None if it is."""
+    if b"\n" in text:
+        return "the line is whole, but its header, digest, place or numbers are wrong"
+    *fields, last = text.split(b" ", 10)
+    for index, field in enumerate(fields):
+        fault = _field_fault(index, field, fields, point, whole=True)
+        if fault is not None:
+            return fault
+    if len(fields) < 10:
+        return _field_fault(len(fields), last, fields, point, whole=False)
+    length = int(fields[6])
+    if len(last) > length:
+        return "the record is longer than its header says"
+    if len(last) == length:
+        head = text[: len(text) - length - 65]
+        if hashlib.sha256(point.digest.encode() + head + last).hexdigest().encode() != fields[9]:
+            return "the record does not match its digest"
+    return None
+
+
+def _field_fault(index: int, field: bytes, fields: list[bytes], point: Point, *, whole: bool) -> str | None:
+    """Why header field `index`, whole or cut short, cannot be what the next frame has there; None if it can."""
+    fits: bool
+    if index == 0:
+        fits = _is_part(field, (b"2",) if point.seq == 0 else (b"1", b"3"), whole=whole)
+    elif index == 1:
+        fits = _is_part(field, (b"%d" % point.seq,), whole=whole)
+    elif index < 7:
+        limit = NUMBER_LIMIT - 1
+        low = (0, point.fence, point.synced, 0, 0)[index - 2]
+        high = (limit, limit, max(point.seq - 1, 0), limit, PAYLOAD_BYTES_MAX)[index - 2]
+        fits = _number_fits(field, low, high, whole=whole)
+    elif index == 7:
+        fits = _requires_fits(field, whole=whole) if fields[0] == b"3" else _is_part(field, (b"-",), whole=whole)
+    elif index == 8:
+        check = zlib.crc32(b" ".join(fields[:8]) + b" ")
+        fits = _is_part(field, (b"%08x" % check,), whole=whole)
+    else:
+        fits = re.fullmatch(rb"[0-9a-f]{64}" if whole else rb"[0-9a-f]{0,64}", field) is not None
+    names = ("version", "seq", "time", "fence", "synced", "left", "length", "requires", "check", "digest")
+    return None if fits else f"the {names[index]} in its header is not what may come next"
+
+
+def _is_part(field: bytes, allowed: tuple[bytes, ...], *, whole: bool) -> bool:
+    return field in allowed if whole else any(one.startswith(field) for one in allowed)
+
+
+def _number_fits(field: bytes, low: int, high: int, *, whole: bool) -> bool:
+    """Whether the number, or some number that starts with these digits, lies within the bounds."""
+    if not field:
+        return not whole
+    if not re.fullmatch(rb"0|[1-9][0-9]{0,18}", field):
+        return False
+    value = int(field)
+    more = 1 if whole or value == 0 else _DIGITS_MAX + 1 - len(field)
+    return any(value * 10**digits <= high and (value + 1) * 10**digits > low for digits in range(more))
+
+
+def _requires_fits(field: bytes, *, whole: bool) -> bool:
+    """Whether this is, or begins, a list of sorted feature names."""
+    *names, last = field.decode("latin-1").split(",")
+    if whole:
+        names.append(last)
+    elif last and (not FEATURE_NAME.fullmatch(last) or (names and last + "{" < names[-1])):
+        return False  # "{" is above every character of a name: no longer name could be in order either
+    return all(FEATURE_NAME.fullmatch(name) for name in names) and all(a < b for a, b in pairwise(names))
+
+
+def _hole_fault(data: bytes, base: int, at: int) -> str | None:
+    """Why some run of NULs cannot be sectors that were never written; None if all can."""
+    for hole in _HOLE.finditer(data, at):
+        start, end = hole.span()
+        starts = start == at or (base + start) % SECTOR_BYTES == 0 or data[start - 1 : start] == b"\n"
+        if not starts or not ((base + end) % SECTOR_BYTES == 0 or end == len(data)):
+            return f"the NUL bytes from {base + start} to {base + end} are not whole unwritten sectors"
+    return None
+
+
+def _testimony_fault(data: bytes, at: int, point: Point) -> str | None:
+    """Why the lines behind the first hole show that something here was durable, or is not ours; None if they do not."""
+    hole = _HOLE.search(data, at)
+    position, line_starts = len(data) if hole is None else hole.end(), False
+    lineage = point.lineage
+    while position < len(data):
+        newline, nul = data.find(b"\n", position), data.find(b"\0", position)
+        stop = min(newline if newline >= 0 else len(data), nul if nul >= 0 else len(data))
+        header = proven(data, position)
+        if header is not None or line_starts:
+            fault = _line_fault(data, position, stop, header, point.seq)
+            if fault is not None:
+                return fault
+        if header is not None and header.ver == 2 and stop == newline:
+            claimed = decode_lineage(data[header.payload_offset : stop])
+            if claimed is None or _differs(lineage, claimed):
+                return "a later line names another lineage"
+            lineage = claimed
+        if stop == len(data):
+            break
+        line_starts = stop == newline
+        rest = None if line_starts else _HOLE.match(data, stop)
+        position = stop + 1 if rest is None else rest.end()
+    return None
+
+
+def _differs(known: Lineage | None, claimed: Lineage) -> bool:
+    return known is not None and known.lineage != claimed.lineage
+
+
+def _line_fault(data: bytes, start: int, stop: int, header: Proven | None, seq: int) -> str | None:
+    """Why the line from `start` to `stop` (its newline, a hole or the end of the file) forbids a cut; None if it does not."""
+    ends_here = data[stop : stop + 1] == b"\n"
+    if header is None:
+        cut_header = not ends_here and HEADER.match(data, start) is None
+        return None if cut_header else "a later line is not proven"
+    if header.synced >= max(seq, 1):
+        return f"a later line says that record {header.synced} was durable"
+    end = header.payload_offset + header.length
+    if stop > end or (ends_here and stop != end):
+        return "a later line does not end where its header says"
+    return None
