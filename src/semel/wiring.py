@@ -13,12 +13,12 @@ from semel.settings import Settings
 
 def ground_of(settings: Settings) -> Ground:
     """The embedded default: one directory, system clock, random ids."""
-    from semel.adapters.file.floor import FileFloor
     from semel.adapters.file.store import FileStore
     from semel.adapters.system import SystemClock, SystemIds
 
-    store = FileStore(settings.state, known=KNOWN, inline_sync=settings.inline_sync)
-    return Ground(store=store, floor=FileFloor(settings.state), clock=SystemClock(), ids=SystemIds())
+    clock = SystemClock()
+    store = FileStore(settings.state, clock, known=KNOWN, inline_sync=settings.inline_sync)
+    return Ground(store=store, clock=clock, ids=SystemIds())
 
 
 def model_named(spec: str, options: Mapping[str, object], clock: Clock) -> ModelPort:

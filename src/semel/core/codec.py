@@ -9,13 +9,12 @@ import msgspec
 
 from semel.core import features
 from semel.core.frame import Frame
-from semel.core.records import Lineage, Record
+from semel.core.records import Record
 from semel.core.values import Frozen
 from semel.errors import NewerWriter
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
-_lineage = msgspec.json.Decoder(Lineage)
 
 
 class _Typed(Frozen, frozen=True, kw_only=True):
@@ -28,14 +27,9 @@ _typed = msgspec.json.Decoder(_Typed)
 _KNOWN_TYPES = frozenset(str(member.__struct_config__.tag) for member in Record.__args__)
 
 
-def encode(record: Record | Lineage) -> tuple[bytes, tuple[str, ...]]:
+def encode(record: Record) -> tuple[bytes, tuple[str, ...]]:
     """The payload of a record, and the features that its frame must name."""
-    return _encoder.encode(record), () if isinstance(record, Lineage) else features.needed(record)
-
-
-def decode_lineage(frame: Frame) -> Lineage:
-    """The identity in the first line of a log."""
-    return _lineage.decode(frame.payload)
+    return _encoder.encode(record), features.needed(record)
 
 
 def decode(frame: Frame, where: str = "the log") -> Record | None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from semel.core.codec import decode, decode_lineage
+from semel.core.codec import decode
 from semel.core.fold import fold
 from semel.core.frame import Frame
+from semel.core.header import decode_lineage
 from semel.core.state import Logged, Session
+from semel.errors import NewerWriter
 
 
 def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Session:
@@ -17,7 +19,9 @@ def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Ses
     first = next(iterator, None)
     if first is None:
         return Session(session=session)
-    identity = decode_lineage(first)
+    identity = decode_lineage(first.payload)
+    if identity is None:
+        raise NewerWriter(f"the first line of session {session!r}")
     state = Session(session=identity.session, lineage=identity.lineage, last_at_ms=first.at_ms, last_fence=first.fence)
     return fold(logged(iterator, torn, session), state)
 

@@ -68,13 +68,6 @@ class Failure(Frozen, frozen=True, kw_only=True):
     provider: str | None = None
 
 
-class Lineage(Frozen, frozen=True, kw_only=True, tag="lineage"):
-    """The first line of a log: its 128-bit identity. Not a record: seq 0."""
-
-    lineage: str
-    session: str
-
-
 class RunStarted(Frozen, frozen=True, kw_only=True, tag="run_started"):
     """A run begins. `config`, `instructions`, `tools` and `input` name entries; those that are new ride along (P10)."""
 

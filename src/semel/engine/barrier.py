@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from semel.core.codec import encode
 from semel.core.fold import fold
-from semel.core.records import Lineage, Record
+from semel.core.header import encode_lineage
+from semel.core.records import Record
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
-from semel.ports.floor import FeatureFloor
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
 
@@ -19,11 +19,10 @@ from semel.ports.world import Clock
 class Barrier:
     """The state of one session and the only door to its log."""
 
-    def __init__(self, writer: LogWriter, floor: FeatureFloor, feed: Feed, clock: Clock, state: Session) -> None:
+    def __init__(self, writer: LogWriter, feed: Feed, clock: Clock, state: Session) -> None:
         """`state` is what `writer.frames` fold to."""
         self.state = state
         self._writer = writer
-        self._floor = floor
         self._feed = feed
         self._clock = clock
         self._held: list[Record] = []
@@ -47,8 +46,7 @@ class Barrier:
         after = self._fold(batch, at_ms)
         payloads = self._payloads(batch)
         if not self._lineage_written:
-            identity, _ = encode(Lineage(lineage=self.state.lineage, session=self.state.session))
-            payloads.insert(0, Payload(json=identity, lineage=True))
+            payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
         frames = await self._writer.append(payloads, at_ms=at_ms)
         self._lineage_written = True
         self._held.clear()
@@ -71,11 +69,7 @@ class Barrier:
         self._writer.publish_status(status)
 
     def _payloads(self, records: Sequence[Record]) -> list[Payload]:
-        payloads = [Payload(json=json, requires=requires) for json, requires in map(encode, records)]
-        needed = {name for payload in payloads for name in payload.requires}
-        if needed:
-            self._floor.raise_to(sorted(needed))
-        return payloads
+        return [Payload(json=json, requires=requires) for json, requires in map(encode, records)]
 
     def _fold(self, records: Sequence[Record], at_ms: int) -> Session:
         head, fence = self._writer.head, self._writer.fence

@@ -11,7 +11,6 @@ from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.perform import Performer
-from semel.ports.floor import FeatureFloor
 from semel.ports.log import LogWriter, SessionStore
 from semel.ports.world import Clock, Ids
 
@@ -21,7 +20,6 @@ class Ground:
     """What sessions stand on: the ports that all of them share."""
 
     store: SessionStore
-    floor: FeatureFloor
     clock: Clock
     ids: Ids
 
@@ -36,7 +34,7 @@ async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWri
     except BaseException:
         await writer.close()
         raise
-    return writer, Barrier(writer, ground.floor, feed, ground.clock, state)
+    return writer, Barrier(writer, feed, ground.clock, state)
 
 
 async def end_leftovers(state: Session, performer: Performer) -> tuple[str, ...]:

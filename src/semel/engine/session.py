@@ -102,7 +102,7 @@ class SessionActor:
         return self.state
 
     async def stop(self, drain_seconds: float) -> None:
-        """Start nothing new, give the calls that are under way that long to come back, and rest. The run stays open for a resume."""
+        """Start nothing new, give calls that are under way that long to come back, and rest. The run stays open for a resume."""
         self._stopping = True
         if self._flights is not None:
             self._flights.stop_asking()

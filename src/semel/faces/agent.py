@@ -60,7 +60,7 @@ class Limits:
 
 
 def parse_money(text: str) -> Money:
-    """ "1.00 USD" as money. Raises BadSettings."""
+    """Money from text like 1.00 USD. Raises BadSettings."""
     amount, _, currency = text.strip().partition(" ")
     try:
         micros = int(Decimal(amount) * 1_000_000)

@@ -85,7 +85,7 @@ class Runtime:
             await asyncio.wait(self._minders.values())
 
     def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":
-        """A session by its id, or a new one. `context` is durable JSON that tools and instructions see; it goes with each send."""
+        """A session by its id, or a new one. `context` is durable JSON that tools and instructions see, in each send."""
         self._agents.setdefault(agent.name, agent)
         name = session if session is not None else f"s-{self._ground.ids.fresh()[:16]}"
         return SessionHandle(self, name, agent, context)
@@ -104,7 +104,7 @@ class Runtime:
         by: str = "operator",
         go_on: bool = False,
     ) -> RunHandle[Any] | None:
-        """Record what became of an unknown call, named by its key or the start of it; with `go_on`, the session continues at once.
+        """Record what became of an unknown call, named by its key or the start of it; with `go_on`, the session continues.
 
         Raises UnknownCall, VerdictConflict, SessionBusy.
         """
@@ -150,8 +150,8 @@ class Runtime:
         ended = need(state.ended.get(run_id), "a run that came to rest is finished")
         if ended.unknown:
             raise OutcomePending(
-                f"session {state.session!r}: the run before was cut short, and the outcome of {len(ended.unknown)} of its calls is "
-                f"unknown. Your request was not accepted. See `semel inbox`, then ask again"
+                f"session {state.session!r}: the run before was cut short and the outcome of {len(ended.unknown)} of its calls "
+                f"is unknown. Your request was not accepted. See `semel inbox`, then ask again"
             )
 
     async def _resume_open_run(self, actor: SessionActor) -> str | None:

@@ -50,7 +50,7 @@ class RunHandle(Generic[OutputT]):
         return result_of(state, ended, convert_output(ended.output, self._output))
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the answers as it arrives. Where an exchange is cut and sent again, its text comes again: `events` tells."""
+        """The text of the answers as it arrives. Where an exchange is cut and sent again, so is its text: `events` tells."""
         async for event in self.events(after=-1, live=True):
             if event.get("live") == "text":
                 yield event["text"]
@@ -75,7 +75,7 @@ class RunHandle(Generic[OutputT]):
                 return
 
     def _from_log(self, after: int) -> list[dict[str, Any]]:
-        view = self._store.read(self.session, after, confirmed=self._actor.state.head)
+        view = self._store.read(self.session, after)
         return [frame_event(frame) for frame in view.frames if frame.seq > max(0, after)]
 
 
@@ -89,7 +89,7 @@ async def follow(
     while True:
         taking = asyncio.ensure_future(subscription.take())
         try:
-            await asyncio.wait({taking, rest}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([taking, rest], return_when=asyncio.FIRST_COMPLETED)
             events = taking.result() if taking.done() else []
         finally:
             taking.cancel()

@@ -34,7 +34,7 @@ def view_of(store: SessionStore, session: str) -> SessionView:
 
 @dataclass(frozen=True, kw_only=True)
 class InboxItem:
-    """A call that needs a person. `standing` is `unknown`, or `open` for one that a dead process left and no resume has judged."""
+    """A call that needs a person. `standing` is `unknown`, or `open` for one that no resume has judged yet."""
 
     session: str
     call: UnknownCall

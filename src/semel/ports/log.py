@@ -65,10 +65,10 @@ class LogWriter(Protocol):
     def digest(self) -> str:
         """The digest of the last frame written, which names the whole history; 64 zeros before the first."""
 
-    async def append(self, batch: Sequence[Payload], *, at_ms: int) -> Sequence[Frame]:
-        """Write `batch` as one write stamped `at_ms`, sync it, and return its frames."""
+    async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
+        """Write `batch` as one write, sync it, and return its frames. They are stamped `at_ms`, or with the store's own time."""
 
-    def note(self, batch: Sequence[Payload], *, at_ms: int) -> Sequence[Frame]:
+    def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` without a sync; for facts that only matter while this machine is up."""
 
     def check(self) -> None:
@@ -96,11 +96,8 @@ class SessionStore(Protocol):
     async def open(self, session: str) -> LogWriter:
         """Take the lease, verify, recover the tail, and return the writer."""
 
-    def read(self, session: str, after: int = -1, *, confirmed: int = 0) -> View:
-        """Frames with seq > `after` that can never vanish; -1 includes the lineage line.
-
-        `confirmed` is a seq up to which the owner itself says that all is durable.
-        """
+    def read(self, session: str, after: int = -1) -> View:
+        """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own."""
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -48,22 +48,27 @@ class FileWriter:
         """The highest seq that a sync has covered, -1 if none: what this process may show to its readers."""
         return self._durable
 
-    async def append(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    @property
+    def digest(self) -> str:
+        """The digest of the last frame written."""
+        return self._point.digest
+
+    async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` as one write, sync it, and return its frames. If the caller is cancelled, the sync is still awaited."""
         async with self._one_at_a_time:
             self._allow()
             if self._parents_pending:
-                self._encode(batch)  # what is refused makes no file
+                self._encode(batch, at_ms)  # what is refused makes no file
                 self._file()
                 await self._do(self._sync_parents)
-            frames = self._write(batch)
+            frames = self._write(batch, at_ms)
             await self._do(lambda: self._sync(frames[-1].seq))
             return frames
 
-    def note(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` without a sync."""
         self._allow()
-        return self._write(batch)
+        return self._write(batch, at_ms)
 
     def check(self) -> None:
         """Raise LeaseLost unless this writer still holds the lease, and WriterPoisoned if it failed before."""
@@ -117,12 +122,13 @@ class FileWriter:
             )
             self.check()
 
-    def _encode(self, batch: Sequence[Payload]) -> Encoded:
-        return encode_frames(batch, self._point, at_ms=self._clock.now_ms(), fence=self.fence, synced=max(self._durable, 0))
+    def _encode(self, batch: Sequence[Payload], at_ms: int | None) -> Encoded:
+        stamp = self._clock.now_ms() if at_ms is None else at_ms
+        return encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=max(self._durable, 0))
 
-    def _write(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    def _write(self, batch: Sequence[Payload], at_ms: int | None) -> Sequence[Frame]:
         """One write at the end of the file, taken back if it fails; the floor comes first (W16)."""
-        encoded = self._encode(batch)
+        encoded = self._encode(batch, at_ms)
         self._floor.raise_to({name for frame in encoded.frames for name in frame.requires})
         fd = self._file()
         try:

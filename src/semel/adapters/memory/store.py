@@ -133,19 +133,25 @@ class MemoryWriter:
         """The seq of the last frame written."""
         return max(self._point.seq - 1, 0)
 
-    async def append(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    @property
+    def digest(self) -> str:
+        """The digest of the last frame written."""
+        return self._point.digest
+
+    async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch`, make it durable, and return its frames."""
-        frames = self.note(batch)
+        frames = self.note(batch, at_ms=at_ms)
         self._sync()
         return frames
 
-    def note(self, batch: Sequence[Payload]) -> Sequence[Frame]:
+    def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` without a sync."""
         self.check()
         if len(self._log.data) != self._point.offset:
             raise ForeignWrite(f"the log of {self._session!r} changed under its writer. Nothing was written.")
         synced = max(self._durable, 0)
-        encoded = encode_frames(batch, self._point, at_ms=self._clock.now_ms(), fence=self.fence, synced=synced)
+        stamp = self._clock.now_ms() if at_ms is None else at_ms
+        encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
         self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
         self._log.data += encoded.data
         self._point = encoded.point
