@@ -18,6 +18,8 @@
     ├── CorruptLog             a record that no legal writer can have written (K1-K14)
     ├── ModelError             a model exchange that gave no answer
     ├── ToolFailed             raised by a tool: a definite failure, the model is told
+    ├── CallNotSent            raised by a tool: nothing was handed over, so nothing can have happened
+    ├── OutcomeUnknown         raised by a tool: it cannot tell what became of the call
     ├── RunNotCompleted        the output of a run was asked for that has none
     └── InvariantBroken        a bug in semel
 
@@ -191,9 +193,31 @@ class CorruptLog(SemelError):
 
 
 class ToolFailed(SemelError):
-    """Raised by a tool to say that it failed for certain; the model sees the message and the run goes on."""
+    """Raised by a tool to say that it failed for certain; the model sees the message and the run goes on.
+
+    `output` is what the tool had to show, if anything: the model sees it below the message, with its lines kept.
+    """
 
     code = "tool_failed"
+
+    def __init__(self, message: str = "", *, output: str = "") -> None:
+        """`message` becomes one bounded line; an empty one is replaced by the class's name."""
+        super().__init__(message)
+        self.output = output
+
+
+class CallNotSent(SemelError):
+    """Raised by a tool adapter before the first byte was handed over, or when a process could not be started (B6, FACT22)."""
+
+    code = "call_not_sent"
+    retry = "later"
+
+
+class OutcomeUnknown(SemelError):
+    """Raised by a tool that cannot tell whether its action took effect (B7); a `once` call then stops its run."""
+
+    code = "outcome_unknown"
+    happened = "maybe"
 
 
 class RunNotCompleted(SemelError):

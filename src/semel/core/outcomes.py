@@ -1,1 +1,254 @@
-"""What became of a call: the one classifier."""
+"""What became of a call: the one classifier (design 6 and 14, B4-B7, F2, F14, F15, T2, T4, T10, T17).
+
+`classify_exception` turns what a tool raised into one of three facts; `settle` turns a fact into what is recorded, whether
+the run goes on, and what the model is told. Every sentence that semel itself says about a call stands here.
+`docs/outcomes.md` is generated from these functions.
+"""
+
+import enum
+
+import msgspec
+
+from semel.core.uncertainty import LostReason, links, uncertainty
+from semel.core.values import JSON, Effect, Frozen, clean_json, clean_text, finite, printable
+from semel.errors import CallNotSent, ToolFailed
+
+MESSAGE_CHARS_MAX = 2000  # of the words of an exception or a refusal; the fixed sentences around them are short
+MEMBERS_SHOWN_MAX = 3  # of an exception group
+
+
+class Outcome(enum.StrEnum):
+    """How a call ended, as `tool_result` records it; replay acts on this alone (CON11)."""
+
+    COMPLETED = "completed"
+    UNKNOWN = "unknown"
+    INTERRUPTED = "interrupted"
+    MAX_STEPS = "max_steps"
+
+
+class RefusalReason(enum.StrEnum):
+    """Why a call was planned as not dispatchable."""
+
+    TRUNCATED_OUTPUT = "truncated_output"
+    UNKNOWN_TOOL = "unknown_tool"
+    ARGUMENTS_INVALID = "arguments_invalid"
+    SCHEMA_INVALID = "schema_invalid"
+    OVERSIZED = "oversized"
+    NEVER_DISPATCHED = "never_dispatched"
+
+
+class Refusal(Frozen, frozen=True, kw_only=True):
+    """A call that is not run, and what the model is told about it: bounded, nonblank, control-free (T1, T4, T10)."""
+
+    reason: RefusalReason
+    message: str
+
+
+class Completed(Frozen, frozen=True, kw_only=True, tag="completed"):
+    """The call ended and its outcome is known. `terminate` is the tool's wish to end the run after this batch (A6)."""
+
+    text: str
+    is_error: bool = False
+    terminate: bool = False
+
+
+class NotSent(Frozen, frozen=True, kw_only=True, tag="not_sent"):
+    """Nothing was handed over, so nothing can have happened (B6)."""
+
+    text: str
+
+
+class SentButOutcomeUnknown(Frozen, frozen=True, kw_only=True, tag="sent_but_outcome_unknown"):
+    """The call left and its outcome is not known (B7). `text` says why, without a full stop."""
+
+    text: str
+    reason: LostReason
+
+
+class DidNotHappen(Frozen, frozen=True, kw_only=True, tag="did_not_happen"):
+    """The outside was asked and answered: never, and nothing under this key can still take effect."""
+
+
+class NeverSent(Frozen, frozen=True, kw_only=True, tag="never_sent"):
+    """Its batch is closed before this call was sent; `outcome` is `interrupted`, or `max_steps` at that limit (P25, P27)."""
+
+    outcome: Outcome = Outcome.INTERRUPTED
+
+
+Dispatched = Completed | NotSent | SentButOutcomeUnknown  # what one dispatch returns (B4)
+Happening = Dispatched | DidNotHappen | NeverSent
+
+
+class Settlement(Frozen, frozen=True, kw_only=True):
+    """What is recorded of a call, and whether its run must stop for a person.
+
+    The model reads `text`, but where `stops_run` no model of this run does (P3). `reason` is for people (R15).
+    """
+
+    outcome: Outcome
+    is_error: bool
+    text: str
+    reason: str | None = None
+    stops_run: bool = False
+    terminate: bool = False
+
+
+_LOST = {
+    LostReason.CANCELLED: "the call was cancelled before it answered",
+    LostReason.INTERRUPTED: "the call was interrupted before it answered",
+    LostReason.TIMEOUT: "the call did not answer in time",
+    LostReason.CONNECTION_LOST: "the connection failed before a whole answer had come",
+    LostReason.SERVER_ERROR: "the server failed while it had the request",
+    LostReason.PROCESS_DIED: "the process of the call died before it answered",
+    LostReason.NOT_KNOWN: "the tool cannot tell what became of the call",
+    LostReason.CRASHED: "the runtime ended before a result was recorded",
+}
+_REFUSED = {
+    RefusalReason.TRUNCATED_OUTPUT: "Not run: your answer hit its output limit, so the call may be incomplete. Make it shorter.",
+    RefusalReason.UNKNOWN_TOOL: "Not run: no tool of that name is offered.",
+    RefusalReason.ARGUMENTS_INVALID: "Not run: the arguments are not one strict JSON object.",
+    RefusalReason.SCHEMA_INVALID: "Not run: the arguments do not fit the tool's schema.",
+    RefusalReason.OVERSIZED: "Not run: the arguments are too large.",
+    RefusalReason.NEVER_DISPATCHED: "Not run: the runtime ended before the call was sent. Nothing happened.",
+}
+_NEVER_SENT = {
+    Outcome.INTERRUPTED: "Not run: the run was interrupted before the call was sent. Nothing happened.",
+    Outcome.MAX_STEPS: "Not run: the run reached its limit before the call was sent. Nothing happened.",
+}
+_VERIFY = "It may have taken effect. Verify before doing it again."
+_DID_NOT_HAPPEN = "Did not happen: no result was recorded, and the outside confirms that the call never took effect."
+
+
+def settle(effect: Effect, happening: Happening, *, after_crash: bool) -> Settlement:
+    """What is recorded, whether the run goes on, and what the model is told.
+
+    `after_crash` is true for an intent that a dead process left without an outcome. An `idempotent` or `read` call is run
+    again first; it is settled by this only when that no longer happens.
+    """
+    match happening:
+        case Completed(text=text, is_error=is_error, terminate=terminate):
+            return Settlement(outcome=Outcome.COMPLETED, is_error=is_error, text=text, terminate=terminate)
+        case NotSent(text=text):
+            return _error(Outcome.COMPLETED, f"Not run: {text}", "not_sent")
+        case DidNotHappen():
+            return _error(Outcome.COMPLETED, _DID_NOT_HAPPEN, "did_not_happen")
+        case NeverSent(outcome=outcome):
+            return _error(outcome, _NEVER_SENT[outcome], "never_sent")
+        case SentButOutcomeUnknown(text=text, reason=reason):
+            return _settle_unknown(effect, text, reason, after_crash=after_crash)
+
+
+def _settle_unknown(effect: Effect, text: str, reason: LostReason, *, after_crash: bool) -> Settlement:
+    if effect is Effect.ONCE:
+        return _error(Outcome.UNKNOWN, f"Outcome unknown: {text}. {_VERIFY}", reason, stops_run=True)
+    if after_crash:
+        return _error(Outcome.INTERRUPTED, f"Interrupted: {text}. It may have run.", reason)
+    advice = "Nothing was changed by it." if effect is Effect.READ else _VERIFY
+    return _error(Outcome.COMPLETED, f"No result: {text}. {advice}", reason)
+
+
+def _error(outcome: Outcome, text: str, reason: str, *, stops_run: bool = False) -> Settlement:
+    return Settlement(outcome=outcome, is_error=True, text=text, reason=str(reason), stops_run=stops_run)
+
+
+def classify_exception(exc: BaseException) -> Dispatched:
+    """What became of a call whose tool raised `exc`. ToolFailed and CallNotSent are taken at their word (F14, F15)."""
+    if isinstance(exc, CallNotSent):
+        return NotSent(text=_words(exc) or describe(exc))
+    for link in links(exc):
+        reason = uncertainty(link)
+        if reason is not None:
+            return lost(reason, _account(exc, link))
+    return Completed(text=_failure(exc), is_error=True)
+
+
+def lost(reason: LostReason, detail: str = "") -> SentButOutcomeUnknown:
+    """An unknown outcome in the fixed words of its reason; `detail` says more, such as how long was waited."""
+    more = _bounded(detail)
+    return SentButOutcomeUnknown(text=f"{_LOST[reason]} ({more})" if more else _LOST[reason], reason=reason)
+
+
+def refuse(reason: RefusalReason, detail: str = "") -> Refusal:
+    """A refusal in the fixed words of its reason; `detail` tells the model what to change."""
+    more = _bounded(detail)
+    return Refusal(reason=reason, message=f"{_REFUSED[reason]} {more}" if more else _REFUSED[reason])
+
+
+def completed(value: JSON, *, terminate: bool = False) -> Completed:
+    """The outcome of a call that returned `value`; one that JSON cannot carry is an error of a call that did run (T19)."""
+    try:
+        return Completed(text=result_text(value), terminate=terminate)
+    except ToolFailed as failure:
+        return Completed(text=_failure(failure), is_error=True, terminate=terminate)
+
+
+def result_text(value: JSON) -> str:
+    """The text that the model reads for a returned value: text as it is, None as nothing, all else as JSON.
+
+    Raises ToolFailed, in words that say that the tool did run, for NaN, infinity and what is not JSON.
+    """
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None:
+        return ""
+    try:
+        text = msgspec.json.encode(clean_json(value)).decode() if finite(value) else None
+    except (ValueError, TypeError, OverflowError, RecursionError, AttributeError, msgspec.MsgspecError) as error:
+        raise ToolFailed(f"the tool ran, but its result cannot be shown: {describe(error)}") from None
+    if text is None:
+        raise ToolFailed("the tool ran, but its result cannot be shown: it holds NaN or infinity")
+    return text
+
+
+def describe(exc: BaseException) -> str:
+    """An exception as one bounded line: its type and its words; for a group, its first members (B07, T4)."""
+    leaves = _leaves(exc)
+    shown = "; ".join(_line(leaf) for leaf in leaves[:MEMBERS_SHOWN_MAX])
+    more = len(leaves) - MEMBERS_SHOWN_MAX
+    return _bounded(f"{shown}; and {more} more" if more > 0 else shown) or "error"
+
+
+def _account(exc: BaseException, culprit: BaseException) -> str:
+    """What was raised, and the cause that leaves the outcome open where that is another exception."""
+    own = any(culprit is leaf for leaf in _leaves(exc))
+    return describe(exc) if own else f"{describe(exc)}, from {describe(culprit)}"
+
+
+def _failure(exc: BaseException) -> str:
+    """What the model is told about a definite failure."""
+    if not isinstance(exc, ToolFailed):
+        return describe(exc)
+    message = _words(exc) or describe(exc)
+    return f"{message}\n{clean_text(exc.output)}" if exc.output else message
+
+
+def _leaves(exc: BaseException) -> list[BaseException]:
+    """The exception itself, or the members of a group that are not groups, each once and in order."""
+    pending, leaves, seen = [exc], [], set()
+    while pending:
+        link = pending.pop()
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        if isinstance(link, BaseExceptionGroup):
+            pending.extend(reversed(link.exceptions))
+        else:
+            leaves.append(link)
+    return leaves
+
+
+def _line(exc: BaseException) -> str:
+    words = _words(exc)
+    return f"{type(exc).__name__}: {words}" if words else type(exc).__name__
+
+
+def _words(exc: BaseException) -> str:
+    """The exception's own text as one bounded line, empty if it has none."""
+    try:
+        return _bounded(str(exc))
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception may raise anything; the classifier may not
+        return ""
+
+
+def _bounded(text: str) -> str:
+    return printable(text[: 4 * MESSAGE_CHARS_MAX], limit=MESSAGE_CHARS_MAX)

@@ -187,6 +187,17 @@ def clean_text(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
 
 
+def clean_json(value: JSON) -> JSON:
+    """A copy of a JSON value whose texts, keys included, are clean (B19)."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(key): clean_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean_json(item) for item in value]
+    return value
+
+
 def printable(text: str, *, limit: int) -> str:
     """One bounded, control-free line for an error or a reason (T4): controls become spaces, the cut is on a code point."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in clean_text(text)).split())
