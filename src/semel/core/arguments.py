@@ -7,12 +7,13 @@ object, since that is how several servers stream a call without arguments (B13).
 import json
 import math
 import re
+from collections import Counter
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from semel.core.outcomes import Refusal, RefusalReason, refuse
-from semel.core.values import JSON, clean_json, printable
+from semel.core.values import JSON, clean_json, clean_text, printable
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -24,8 +25,9 @@ PROBLEMS_SHOWN_MAX = 5
 PROBLEM_CHARS_MAX = 300
 SCHEMAS_CACHED_MAX = 512
 
-# A whole string, or one bracket. Strings are skipped, so that brackets inside them do not count.
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+# A string, or one bracket. Strings are skipped, so that brackets inside them do not count; one without an end takes all the
+# rest, and nothing is given back, so that the time is linear whatever the text.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def parse_arguments(text: str) -> dict[str, JSON] | Refusal:
@@ -43,7 +45,8 @@ def parse_arguments(text: str) -> dict[str, JSON] | Refusal:
         arguments = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         near = printable(text[error.pos : error.pos + 20], limit=20)
-        return _invalid(f"{error.msg} at character {error.pos}" + (f", near {near!r}." if near else ", which is their end."))
+        where = f"character {error.pos}, near {near!r}" if near else "their end"
+        return _invalid(f"{error.msg.removesuffix(' at')} at {where}.")
     except _NotStrict as error:
         return _invalid(str(error))
     if not isinstance(arguments, dict):
@@ -109,12 +112,10 @@ def _depth_fits(text: str) -> bool:
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    found = dict(pairs)
-    if len(found) != len(pairs) or len(clean_json(found)) != len(pairs):
-        seen: set[str] = set()
-        twice = next((name for name, _ in pairs if name in seen or seen.add(name)), "")
-        raise _NotStrict(f"The key {printable(twice, limit=60)!r} occurs twice.")
-    return found
+    counts = Counter(clean_text(name) for name, _ in pairs)
+    if len(counts) != len(pairs):
+        raise _NotStrict(f"The key {printable(counts.most_common(1)[0][0], limit=60)!r} occurs twice.")
+    return dict(pairs)
 
 
 def _integer(digits: str) -> int:

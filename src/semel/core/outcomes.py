@@ -106,7 +106,7 @@ _LOST = {
 _REFUSED = {
     RefusalReason.TRUNCATED_OUTPUT: "Not run: your answer hit its output limit, so the call may be incomplete. Make it shorter.",
     RefusalReason.UNKNOWN_TOOL: "Not run: no tool of that name is offered.",
-    RefusalReason.ARGUMENTS_INVALID: "Not run: the arguments are not a JSON object.",
+    RefusalReason.ARGUMENTS_INVALID: "Not run: the arguments are not one strict JSON object.",
     RefusalReason.SCHEMA_INVALID: "Not run: the arguments do not fit the tool's schema.",
     RefusalReason.OVERSIZED: "Not run: the arguments are too large.",
     RefusalReason.NEVER_DISPATCHED: "Not run: the runtime ended before the call was sent. Nothing happened.",
