@@ -9,18 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec.structs import replace
 
 from semel.core.decide import decide, resolve, seal, send
 from semel.core.effects import Answered, CallModel, CameBack, Decision, Dispatch, Outcome, Reconcile, Resolve, Send
 from semel.core.fold import fold
 from semel.core.limits import Limits
-from semel.core.outcomes import Settlement
 from semel.core.outcomes import Outcome as Became
+from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
-from semel.core.state import Logged, Session
+from semel.core.state import CallState, Logged, Session
 from semel.core.values import Block, Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Usage
 
 BUNDLE = Bundle(family="scripted", model="m", endpoint="", renderer=1)
@@ -83,7 +82,7 @@ class Script:
     replies: dict[str, Settlement] = field(default_factory=dict)
     reconcile: dict[str, Settlement] = field(default_factory=dict)
     stops: dict[int, Stop] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     output_schema: str | None = None
     together: bool = True
 
@@ -107,7 +106,7 @@ def say(text: str) -> list[Block]:
 
 
 def call(*names: str) -> list[Block]:
-    return [ToolCall(id=f"{name}-{at}", name=name, arguments='{"n":%d}' % at) for at, name in enumerate(names)]
+    return [ToolCall(id=f"{name}-{at}", name=name, arguments=f'{{"n":{at}}}') for at, name in enumerate(names)]
 
 
 @dataclass
@@ -170,10 +169,7 @@ class Machine:
                 outcome = self.perform(effect, pending)
             if outcome is None and pending:
                 outcome = self.came_back(pending)
-            if outcome is None:
-                decision = seal(self.state)
-            else:
-                decision = decide(self.state, outcome, doubt=decision.doubt, now_ms=0)
+            decision = seal(self.state) if outcome is None else decide(self.state, outcome, doubt=decision.doubt, now_ms=0)
 
     def perform(self, effect: object, pending: list[int]) -> Outcome | None:
         match effect:
@@ -192,7 +188,7 @@ class Machine:
                 return CameBack(settled={ordinal: self.script.reconcile[planned.tool]})
         raise AssertionError(effect)
 
-    def call(self, ordinal: int):  # noqa: ANN201
+    def call(self, ordinal: int) -> CallState:
         return self.state.run.step.batch.calls[ordinal]  # type: ignore[union-attr]
 
     def came_back(self, pending: list[int]) -> CameBack:
@@ -253,6 +249,3 @@ def lives(script: Script, crashes: Sequence[tuple[int, int | None]]) -> World:
 def crash_points(world: World) -> list[tuple[int, int | None]]:
     """Every place where the writes of this run can be cut: before, within, and right behind each."""
     return [(at, kept) for at, write in enumerate(world.writes) for kept in [*range(len(write)), None]]
-
-
-__all__ = ["Machine", "Script", "World", "bad", "call", "crash_points", "good", "lives", "replace", "say", "tool", "unknown", "whole_run"]

@@ -88,8 +88,9 @@ async def follow(
     """Events behind `seen`, in order; what a slow reader was not handed is read from the log (P6)."""
     while True:
         taking = asyncio.ensure_future(subscription.take())
+        waiting: list[asyncio.Future[Any]] = [taking, rest]
         try:
-            await asyncio.wait([taking, rest], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             events = taking.result() if taking.done() else []
         finally:
             taking.cancel()

@@ -1,0 +1,58 @@
+"""A tool that counts, a script for the model, and a ground in memory."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from semel.adapters.memory.store import Medium, MemoryStore
+from semel.adapters.system import SystemClock, SystemIds
+from semel.core.features import KNOWN
+from semel.core.values import JSON, Effect, ToolSpec
+from semel.engine.resume import Ground
+from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
+
+Behaviour = Callable[[dict[str, JSON], Call[object]], Awaitable[JSON]]
+
+
+@dataclass
+class CountingTool:
+    """Counts what it was asked to do, by call key; `behaviour` is what it does."""
+
+    spec: ToolSpec
+    behaviour: Behaviour | None = None
+    found: Reconciled = field(default_factory=StillUnknown)
+    keys: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> JSON:
+        self.keys.append(call.key)
+        return await self.behaviour(arguments, call) if self.behaviour else f"{self.spec.name} ok"
+
+    async def reconcile(self, call: Call[object]) -> Reconciled:
+        self.asked.append(call.key)
+        return self.found
+
+    async def end_leftovers(self, mark: ProcessMark) -> bool:
+        return False
+
+
+def counting(name: str, effect: Effect = Effect.ONCE, behaviour: Behaviour | None = None, **options: object) -> CountingTool:
+    found = options.pop("found", StillUnknown())
+    spec = ToolSpec(name=name, description=name, parameters='{"type":"object"}', effect=effect, **options)  # type: ignore[arg-type]
+    return CountingTool(spec=spec, behaviour=behaviour, found=found)  # type: ignore[arg-type]
+
+
+def script_file(path: Path, *answers: JSON) -> str:
+    """The name of a scripted model that gives these answers."""
+    path.write_text(json.dumps({"answers": list(answers)}))
+    return f"scripted:{path}"
+
+
+def call(name: str, **arguments: JSON) -> JSON:
+    return {"name": name, "args": arguments}
+
+
+def ground(medium: Medium | None = None) -> Ground:
+    clock = SystemClock()
+    return Ground(store=MemoryStore(clock, known=KNOWN, medium=medium), clock=clock, ids=SystemIds())
