@@ -1,0 +1,81 @@
+"""The reference run: 3 model calls over real HTTP, 4 tool calls, one terminal, on a real directory. One call of `life` is one life.
+
+Whatever leaves the process is written to a side file, and synced, before it counts: each action of a tool, and each record that
+the runtime has acknowledged. A life may be ended by SIGKILL at any persistence call (`SEMEL_TEST_KILL`); the next one goes on.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from semel import Agent, Call, Interrupted, Runtime, tool
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock, SystemIds
+from semel.core.features import KNOWN
+from semel.engine.resume import Ground
+from semel.testing.faults import KillingDisk
+
+SCRIPT = {
+    "answers": [
+        {"text": "Looking.", "calls": [{"name": "look", "args": {"n": 1}}, {"name": "charge", "args": {"n": 2}}]},
+        {"calls": [{"name": "store", "args": {"n": 3}}, {"name": "deploy", "args": {"n": 4}}]},
+        {"text": "All done."},
+    ]
+}
+SESSION = "reference"
+ACTIONS, ACKNOWLEDGED, PERSISTED = "actions.jsonl", "acknowledged.jsonl", "persisted.jsonl"
+
+
+def witness(path: Path, fact: object) -> None:
+    """Append a fact to a side file and sync it."""
+    with path.open("a") as side:
+        side.write(json.dumps(fact) + "\n")
+        side.flush()
+        os.fsync(side.fileno())
+
+
+def agent_of(place: Path, url: str) -> Agent[str]:
+    """One read, one idempotent and two once tools, which act before they answer."""
+
+    def act(name: str, n: int, call: "Call[None]") -> str:
+        witness(place / ACTIONS, {"tool": name, "key": call.key})
+        return f"{name} {n} done"
+
+    @tool(effect="read")
+    async def look(n: int, *, call: Call[None]) -> str:
+        return act("look", n, call)
+
+    @tool
+    async def charge(n: int, *, call: Call[None]) -> str:
+        return act("charge", n, call)
+
+    @tool(effect="idempotent", sequential=True)
+    async def store(n: int, *, call: Call[None]) -> str:
+        return act("store", n, call)
+
+    @tool
+    async def deploy(n: int, *, call: Call[None]) -> str:
+        return act("deploy", n, call)
+
+    return Agent("reference", model=f"openai_chat:m@{url}", instructions="Work.", tools=[look, charge, store, deploy])
+
+
+async def run_once(place: Path, url: str) -> int:
+    """Send, or go on with what a dead life has sent: it is the same key. Returns the exit code that the run's state stands for."""
+    disk = KillingDisk.from_environment()
+    clock = SystemClock()
+    store = FileStore(place / "state", clock, known=KNOWN, disk=disk, inline_sync=True)
+    agent = agent_of(place, url)
+    async with Runtime(agents=[agent], recover="manual", ground=Ground(store=store, clock=clock, ids=SystemIds())) as runtime:
+        run = await runtime.session(SESSION, agent=agent).send("Go.", key="reference")
+        async for event in run.events(after=0):
+            witness(place / ACKNOWLEDGED, event)
+        result = await run.result()
+    witness(place / PERSISTED, disk.calls)
+    return 3 if isinstance(result, Interrupted) else 0
+
+
+def life(place: Path, url: str) -> int:
+    """One life, to its end."""
+    return asyncio.run(run_once(place, url))
