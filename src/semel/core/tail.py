@@ -191,7 +191,7 @@ def _testimony_fault(data: bytes, at: int, point: Point) -> str | None:
         fault = _line_fault(data, start, stop, header, point.seq)
         if fault is not None:
             return fault
-        if header is not None and header.ver == 2 and header.whole:
+        if header is not None and header.ver == 2 and data[stop : stop + 1] == b"\n":
             claimed = decode_lineage(data[header.payload_offset : stop])
             if claimed is None or _differs(lineage, claimed):
                 return "a later line names another lineage"
@@ -205,9 +205,8 @@ def _later_lines(data: bytes, at: int) -> Iterator[tuple[int, int, Proven | None
     What directly follows a hole is the rest of a cut line and left out, unless a proven header starts there.
     """
     holes = [hole.span() for hole in _HOLE.finditer(data, at)]
-    limits = [start for start, _ in holes[1:]] + [len(data)]
-    for (_, position), limit in zip(holes, limits, strict=True):
-        is_line = False
+    for (_, end), (limit, _) in pairwise([*holes, (len(data), len(data))]):
+        position, is_line = end, False
         while position < limit:
             newline = data.find(b"\n", position, limit)
             stop = limit if newline < 0 else newline
