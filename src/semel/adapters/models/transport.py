@@ -40,13 +40,12 @@ _LATE = {
 class HttpExchange:
     """One exchange after its headers: `status`, `headers` (names in lower case), then `chunks`."""
 
-    def __init__(self, *, clock: Clock, limits: Limits, where: str) -> None:
-        """`where` names the server in errors."""
+    def __init__(self, *, clock: Clock, ledger: Ledger, where: str) -> None:
+        """`ledger` holds the limits and starts with the send; `where` names the server in errors."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.where = where
-        self._clock, self._limits = clock, limits
-        self._ledger = Ledger(limits, clock.monotonic())
+        self._clock, self._ledger, self._limits = clock, ledger, ledger.limits
         self._sha256, self._length = hashlib.sha256(), 0
         self._buffer: deque[bytes] = deque()
         self._buffered = 0
@@ -221,7 +220,7 @@ class Transport:
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
         where = self._endpoint.base_url.partition("://")[2].partition("/")[0]
-        exchange = HttpExchange(clock=self._clock, limits=self._limits, where=where)
+        exchange = HttpExchange(clock=self._clock, ledger=Ledger(self._limits, self._clock.monotonic()), where=where)
         pump = self._pump(exchange, path, body, headers)
         exchange.start(asyncio.get_running_loop().create_task(pump))
         try:
