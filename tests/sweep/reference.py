@@ -1,4 +1,4 @@
-"""The reference run: 3 model calls over real HTTP, 4 tool calls, one terminal, on a real directory. One call of `life` is one life.
+"""The reference run: 3 model calls over real HTTP, 4 tool calls, one terminal, on a real directory. `life` is one life of it.
 
 Whatever leaves the process is written to a side file, and synced, before it counts: each action of a tool, and each record that
 the runtime has acknowledged. A life may be ended by SIGKILL at any persistence call (`SEMEL_TEST_KILL`); the next one goes on.
@@ -62,7 +62,7 @@ def agent_of(place: Path, url: str) -> Agent[str]:
 
 
 async def run_once(place: Path, url: str) -> int:
-    """Send, or go on with what a dead life has sent: it is the same key. Returns the exit code that the run's state stands for."""
+    """Send, or go on with what a dead life has sent: it is the same key. Returns the exit code that the end stands for."""
     disk = KillingDisk.from_environment()
     clock = SystemClock()
     store = FileStore(place / "state", clock, known=KNOWN, disk=disk, inline_sync=True)
