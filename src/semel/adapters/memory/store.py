@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from semel.core.frame import Frame, Scan, encode_frames, scan, verified, witnessed
-from semel.errors import AppendRefused, ForeignWrite, LeaseLost, SessionBusy, StoreError, UnknownSession, WriterPoisoned
+from semel.errors import AppendRefused, ForeignWrite, LeaseLost, SessionBusy, StoreError, UnknownSession, WriterPoisoned, must
 from semel.ports.floor import FeatureFloor
 from semel.ports.log import Payload, View
 from semel.ports.world import Clock
@@ -110,9 +110,9 @@ class MemoryStore:
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
-        if not self.exists(session):
+        log = self.medium.logs.get(session)
+        if log is None or not (log.data or witnessed(log.status)):
             raise UnknownSession(f"there is no session {session!r}")
-        log = self.medium.logs[session]
         if log.holder is None:
             log.synced_bytes = scan(bytes(log.data)).tail.offset
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
@@ -190,6 +190,7 @@ class MemoryWriter:
     def publish_status(self, status: bytes) -> None:
         """Replace the session's status document."""
         self.check()
+        must(witnessed(status) <= max(self._durable, 0), "a status names only what is durable", durable=self._durable)
         self._log.status = status
 
     async def close(self) -> None:
