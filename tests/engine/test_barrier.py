@@ -1,6 +1,5 @@
 """P1, P2, B3, B16: nothing leaves and nothing is shown before it is durable."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from semel import Agent, Runtime
 from semel.adapters.memory.store import MemoryLog, MemoryStore, MemoryWriter
 from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
-from semel.core.frame import Frame, scan
+from semel.core.frame import scan
 from semel.engine.resume import Ground
-from semel.ports.log import Payload
 from semel.ports.tool import Call
 from tests.engine.fakes import call, counting, script_file
 
@@ -20,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 class UnsyncedWriter(MemoryWriter):
-    """The planted fault: an append that returns before its sync."""
+    """The planted fault: it claims a sync that it has not made."""
 
-    async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
-        return self.note(batch, at_ms=at_ms)
+    def _sync(self) -> None:
+        self._durable = self._point.seq - 1
 
 
 class UnsyncedStore(MemoryStore):
