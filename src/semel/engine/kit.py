@@ -1,21 +1,25 @@
 """What a run is performed with: the model and the tools of its agent in this process."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from semel.core.state import Run
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kit:
-    """Live objects of one agent; `deps` is handed to tools and never in the log."""
+    """Live objects of one agent; `deps` is handed to tools and never in the log.
+
+    `owns_model` says that the model was made for this run and ends with it; one that the caller made is the caller's.
+    """
 
     model: ModelPort
     tools: Mapping[str, ToolPort]
     deps: object = None
+    owns_model: bool = True
 
-
-Binder = Callable[[Run], Kit]
-"""Finds the kit of an open run. Raises BadAgent where its agent is not to be found, or its tools are not those of the log."""
+    async def close(self) -> None:
+        """End what was made for this run; idempotent."""
+        if self.owns_model:
+            await self.model.close()

@@ -37,6 +37,7 @@ class SessionActor:
         self._barrier = barrier
         self._task: asyncio.Task[None] | None = None
         self._flights: Flights | None = None
+        self._kits: list[Kit] = []
         self._stopping = False
         self._published: tuple[str | None, bool] | None = None
 
@@ -116,10 +117,15 @@ class SessionActor:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
-        await self._writer.close()
+        try:
+            for kit in self._kits:
+                await kit.close()
+        finally:
+            await self._writer.close()
 
     async def _start(self, first: Decision, kit: Kit) -> None:
         """Begin to carry the run; returns when its first barrier is durable, raises if it failed."""
+        self._kits.append(kit)
         run_flights = Flights(self._performer(kit), lambda: self.state)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -125,14 +125,14 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
         raise BadSettings(
             f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it"
         )
-    return Kit(model=model, tools=agent.tool_ports(), deps=deps)
+    return Kit(model=model, tools=agent.tool_ports(), deps=deps, owns_model=model is not agent.model)
 
 
 def kit_for_open_run(agent: Agent[OutputT], bundle: Bundle, deps: object, clock: Clock) -> Kit:
     """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4)."""
     given = None if isinstance(agent.model, str) else agent.model
     model = given if given is not None and given.bundle == bundle else wiring.model_frozen(bundle, agent.model_options, clock)
-    return Kit(model=model, tools=agent.tool_ports(), deps=deps)
+    return Kit(model=model, tools=agent.tool_ports(), deps=deps, owns_model=model is not given)
 
 
 def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:
