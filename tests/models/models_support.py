@@ -162,14 +162,17 @@ def after(count: int) -> Prompt:
     return Prompt(instructions="", tools=(), messages=messages)
 
 
-async def outcome(model: ModelPort, prompt: Prompt | Request) -> tuple[list[str], Answer | ModelFailed]:
-    """The deltas and what ended the exchange."""
+async def outcome(
+    model: ModelPort, prompt: Prompt | Request, seen: Callable[[], object] = lambda: None
+) -> tuple[list[str], Answer | ModelFailed]:
+    """The deltas and what ended the exchange. `seen` is called at each delta."""
     request = prompt if isinstance(prompt, Request) else model.render(prompt)
     deltas: list[str] = []
     try:
         async for item in model.stream(request):
             if isinstance(item, Delta):
                 deltas.append(item.text)
+                seen()
             else:
                 return deltas, item
     except ModelFailed as failed:

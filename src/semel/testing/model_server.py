@@ -46,7 +46,7 @@ class ModelServer:
     """A chat completions server on 127.0.0.1. `async with` it; `url` is the base URL to give to a client.
 
     `script` is a Script, its JSON value, or a function from request body to the steps of the reply. `reached` is set at a hold
-    without a file, which `release` ends.
+    without a file, which `release` ends. `requests`, `connections` (open now) and `accepted` (ever) are for a test to look at.
     """
 
     def __init__(self, script: "Script | Mapping[str, JSON] | Reply", *, journal: Path | None = None, port: int = 0) -> None:
@@ -54,7 +54,8 @@ class ModelServer:
         self._reply = _reply_of(script)
         self._journal, self._port = journal, port
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self.connections: set[asyncio.Task[None]] = set()
+        self.accepted = 0
         self._count = len(journal.read_bytes().splitlines()) if journal is not None and journal.exists() else 0
         self.requests: list[Received] = []
         self.reached, self.release = asyncio.Event(), asyncio.Event()
@@ -74,22 +75,23 @@ class ModelServer:
         """Stop listening and drop every connection."""
         assert self._server is not None
         self._server.close()
-        for task in self._connections:
+        for task in self.connections:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self.connections, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self.connections.add(task)
+        self.accepted += 1
         try:
             while await self._serve_one(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client went away, or the server is being closed
         finally:
-            self._connections.discard(task)
+            self.connections.discard(task)
             writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -165,6 +167,7 @@ def serve_in_thread(
 ) -> Iterator[ModelServer]:
     """A ModelServer on a loop of its own, for tests and demos that are not async themselves."""
     started: list[ModelServer] = []
+    failed: list[OSError] = []
     ready, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -177,6 +180,8 @@ def serve_in_thread(
     def run() -> None:
         try:
             loop.run_until_complete(serve())
+        except OSError as error:
+            failed.append(error)
         finally:
             ready.set()
             loop.close()
@@ -184,9 +189,9 @@ def serve_in_thread(
     thread = threading.Thread(target=run, name="model-server", daemon=True)
     thread.start()
     ready.wait()
-    if not started:
+    if failed:
         thread.join()
-        raise OSError(f"port {port} of 127.0.0.1 cannot be listened on")
+        raise failed[0]
     try:
         yield started[0]
     finally:

@@ -30,15 +30,15 @@ def parse_endpoint(url: str) -> Endpoint:
     except ValueError as error:
         raise BadSettings(f"{url!r} is not a URL: {error}") from None
     host = (parts.hostname or "").lower()
+    if parts.scheme not in ("http", "https"):
+        raise BadSettings(f"{url!r} must start with https:// (or, on this machine only, http://)")
     if parts.username or parts.password or "@" in parts.netloc:
         raise BadSettings(f"the model URL for host {host!r} carries a user or password; put the key into an environment variable")
     if parts.query or parts.fragment or "\\" in url or any(c.isspace() or not c.isprintable() for c in url):
         raise BadSettings(f"{url!r} has a query, a fragment or odd characters; give the base URL only, such as https://host/v1")
     loopback = _loopback(url, host)
-    if parts.scheme != "https" and not (parts.scheme == "http" and loopback):
-        raise BadSettings(
-            f"{url!r} must start with https:// (http:// is for this machine only, such as http://127.0.0.1:8000/v1)"
-        )
+    if parts.scheme == "http" and not loopback:
+        raise BadSettings(f"{url!r} must start with https:// (http:// is for this machine only, such as http://127.0.0.1)")
     shown = f"[{host}]" if ":" in host else host
     at = "" if port is None else f":{port}"
     return Endpoint(base_url=f"{parts.scheme}://{shown}{at}{parts.path.rstrip('/')}", host=host, loopback=loopback)
