@@ -98,7 +98,7 @@ class Script:
 
 
 def tool(name: str, effect: Effect = Effect.ONCE, **options: object) -> ToolSpec:
-    return ToolSpec(name=name, description=name, parameters=ANY_OBJECT, effect=effect, **options)  # type: ignore[arg-type]
+    return ToolSpec(name=name, description=name, parameters=ANY_OBJECT, effect=effect, **options)  # type: ignore[arg-type]  # free words, as a test wants them
 
 
 def say(text: str) -> list[Block]:
@@ -155,7 +155,7 @@ class Machine:
             self.run(decision)
 
     def resolve(self, call_key: str, verdict: str, output: str | None = None) -> None:
-        command = Resolve(call_key=call_key, verdict=verdict, by="t", output=output)  # type: ignore[arg-type]
+        command = Resolve(call_key=call_key, verdict=verdict, by="t", output=output)  # type: ignore[arg-type]  # free words, as a test wants them
         self.commit(Decision(records=resolve(self.state, command)))
 
     def run(self, decision: Decision) -> None:
@@ -189,7 +189,7 @@ class Machine:
         raise AssertionError(effect)
 
     def call(self, ordinal: int) -> CallState:
-        return self.state.run.step.batch.calls[ordinal]  # type: ignore[union-attr]
+        return self.state.run.step.batch.calls[ordinal]  # type: ignore[union-attr]  # there while a batch is open
 
     def came_back(self, pending: list[int]) -> CameBack:
         """Whatever is dispatched comes back: all at once, or the last first and one at a time."""

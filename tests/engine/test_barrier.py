@@ -54,9 +54,12 @@ async def watch(store: MemoryStore, tmp_path: Path) -> list[str]:
     clock = SystemClock()
     async with Runtime(agents=[agent], ground=Ground(store=store, clock=clock, ids=SystemIds())) as runtime:
         run = await runtime.session("s", agent=agent).send("hi", key="k")
-        async for event in run.events(after=0):
-            if event["type"] not in {kind for kind, _ in durable_types(store.medium.logs["s"])}:
-                wrong.append(f"record {event['seq']} was shown before it was durable")
+        log = store.medium.logs["s"]
+        wrong += [
+            f"record {event['seq']} was shown before it was durable"
+            async for event in run.events(after=0)
+            if event["type"] not in {kind for kind, _ in durable_types(log)}
+        ]
         await run.result()
     return wrong
 

@@ -13,12 +13,12 @@ from tests.sweep import reference
 
 
 def main() -> None:
-    import httpx2  # noqa: F401 - what a life needs is imported before the fork
-    import jsonschema_rs  # noqa: F401
+    import httpx2  # noqa: F401  what a life needs is imported before the fork
+    import jsonschema_rs  # noqa: F401  needed before the fork
 
     import semel.adapters.models.catalog
     import semel.adapters.models.openai_chat.model
-    import semel.adapters.models.transport  # noqa: F401
+    import semel.adapters.models.transport  # noqa: F401  needed before the fork
 
     for line in sys.stdin:
         order = json.loads(line)

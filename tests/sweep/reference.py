@@ -35,8 +35,8 @@ def witness(path: Path, fact: object) -> None:
         os.fsync(side.fileno())
 
 
-def agent_of(place: Path, url: str) -> Agent[str]:
-    """One read, one idempotent and two once tools, which act before they answer."""
+def agent_of(place: Path, url: str, charge_is_back: asyncio.Event) -> Agent[str]:
+    """One read, one idempotent and two once tools, which act before they answer. `look` comes back behind `charge`."""
 
     def act(name: str, n: int, call: "Call[None]") -> str:
         witness(place / ACTIONS, {"tool": name, "key": call.key})
@@ -44,6 +44,7 @@ def agent_of(place: Path, url: str) -> Agent[str]:
 
     @tool(effect="read")
     async def look(n: int, *, call: Call[None]) -> str:
+        await charge_is_back.wait()
         return act("look", n, call)
 
     @tool
@@ -66,11 +67,14 @@ async def run_once(place: Path, url: str) -> int:
     disk = KillingDisk.from_environment()
     clock = SystemClock()
     store = FileStore(place / "state", clock, known=KNOWN, disk=disk, inline_sync=True)
-    agent = agent_of(place, url)
+    charge_is_back = asyncio.Event()
+    agent = agent_of(place, url, charge_is_back)
     async with Runtime(agents=[agent], recover="manual", ground=Ground(store=store, clock=clock, ids=SystemIds())) as runtime:
         run = await runtime.session(SESSION, agent=agent).send("Go.", key="reference")
         async for event in run.events(after=0):
             witness(place / ACKNOWLEDGED, event)
+            if event["type"] == "tool_call_returned":
+                charge_is_back.set()
         result = await run.result()
     witness(place / PERSISTED, disk.calls)
     return 3 if isinstance(result, Interrupted) else 0

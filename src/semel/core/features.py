@@ -8,6 +8,7 @@ from semel.core.records import (
     IndeterminateResolved,
     ModelStepFinished,
     Record,
+    ToolBatchStarted,
     ToolCallReturned,
     ToolResult,
 )
@@ -45,3 +46,9 @@ def needed(record: Record) -> tuple[str, ...]:
         case _:
             pass
     return tuple(sorted(names))
+
+
+def foreseen(record: Record) -> tuple[str, ...]:
+    """What later records may need because of this one: a call of a batch can come back before the others."""
+    several = isinstance(record, ToolBatchStarted) and sum(call.refused is None for call in record.planned_calls) > 1
+    return (EARLY_RETURN,) if several else ()

@@ -7,6 +7,7 @@ the state becomes current, and listeners hear of it, only after the sync.
 from collections.abc import Sequence
 
 from semel.core.codec import encode
+from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.header import encode_lineage
 from semel.core.records import Record
@@ -45,6 +46,9 @@ class Barrier:
         at_ms = self._clock.now_ms()
         after = self._fold(batch, at_ms)
         payloads = self._payloads(batch)
+        coming = {name for record in records for name in foreseen(record)}
+        if coming:
+            self._writer.foresee(sorted(coming))
         if not self._lineage_written:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
         frames = await self._writer.append(payloads, at_ms=at_ms)

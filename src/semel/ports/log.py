@@ -18,6 +18,8 @@ LogWriter contract
   LOG-7  `note` writes without a sync: the frames become durable with the next append, and a process death keeps them.
   LOG-8  `check` raises LeaseLost when the lease is no longer held; the engine calls it immediately before each dispatch (P8).
   LOG-9  `close` gives the lease back, once, after the last sync.
+  LOG-10 `foresee` makes the floor hold features that coming frames may need, so that no later append waits for that while the
+         outcome of an action is in memory only.
 """
 
 from collections.abc import Sequence
@@ -70,6 +72,9 @@ class LogWriter(Protocol):
 
     def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` without a sync; for facts that only matter while this machine is up."""
+
+    def foresee(self, features: Sequence[str]) -> None:
+        """Raise the floor now for frames that may come; raises StoreError if it cannot, and then nothing was written."""
 
     def check(self) -> None:
         """Raise LeaseLost unless this writer still holds the lease."""

@@ -70,6 +70,11 @@ class FileWriter:
         self._allow()
         return self._write(batch, at_ms)
 
+    def foresee(self, features: Sequence[str]) -> None:
+        """Raise the floor now for frames that may come."""
+        self.check()
+        self._floor.raise_to(features)
+
     def check(self) -> None:
         """Raise LeaseLost unless this writer still holds the lease, and WriterPoisoned if it failed before."""
         if self._dead is not None:

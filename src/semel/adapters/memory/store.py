@@ -179,6 +179,11 @@ class MemoryWriter:
         self._point = encoded.point
         return encoded.frames
 
+    def foresee(self, features: Sequence[str]) -> None:
+        """Raise the floor now for frames that may come."""
+        self.check()
+        self._floor.raise_to(features)
+
     def check(self) -> None:
         """Raise LeaseLost unless this writer still holds the lease."""
         if self._dead is not None:

@@ -10,7 +10,7 @@ from semel.faces.cli.demo_play import SESSION, Findings, play, stage
 
 
 @click.command(
-    epilog="Examples: `semel demo`, `semel demo --verbose` for the log's own lines, `semel demo --keep` to look around afterwards."
+    epilog="Examples: semel demo; semel demo --verbose for the log's own lines; semel demo --keep to look around afterwards."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--verbose", is_flag=True, help="Print the lines of the log, too.")

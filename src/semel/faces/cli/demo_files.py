@@ -45,7 +45,10 @@ while True:
                     call[part] += piece["function"].get(part) or ""
     if not calls:
         break
-    asked = [{{"id": c["id"], "type": "function", "function": {{"name": c["name"], "arguments": c["arguments"]}}}} for c in calls.values()]
+    asked = []
+    for call in calls.values():
+        function = {{"name": call["name"], "arguments": call["arguments"]}}
+        asked.append({{"id": call["id"], "type": "function", "function": function}})
     messages.append({{"role": "assistant", "content": None, "tool_calls": asked}})
     for call in calls.values():
         order = json.loads(call["arguments"])

@@ -57,7 +57,7 @@ class Stage:
 
     def semel(self, *words: str) -> tuple[int, list[dict[str, JSON]]]:
         """Run the command line to its end: exit code, and the JSON objects that it printed."""
-        done = subprocess.run(self._command(*words), cwd=self.place, capture_output=True, check=False, env=self._environment("0"))
+        done = _run(self._command(*words), self.place, self._environment("0"))
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
 
     def semel_killed_when(self, reached: Callable[[], bool], *words: str) -> None:
@@ -69,7 +69,7 @@ class Stage:
         """One try of the loop without a log, killed when the moment is reached, if one is given."""
         command = [sys.executable, "retry_loop.py"]
         if reached is None:
-            subprocess.run(command, cwd=self.place, check=True, capture_output=True, env=self._environment("0"))
+            _run(command, self.place, self._environment("0")).check_returncode()
         else:
             self._killed_when(reached, command)
 
@@ -82,7 +82,8 @@ class Stage:
 
     def _killed_when(self, reached: Callable[[], bool], command: list[str]) -> None:
         with (self.place / "killed.log").open("ab") as said:
-            child = subprocess.Popen(command, cwd=self.place, stdout=said, stderr=said, env=self._environment(SLOW_BANK))
+            environment = self._environment(SLOW_BANK)
+            child = subprocess.Popen(command, cwd=self.place, stdout=said, stderr=said, env=environment)  # noqa: S603  our own
         deadline = time.monotonic() + WAIT_SECONDS_MOST
         try:
             while not reached():
@@ -95,13 +96,17 @@ class Stage:
             child.wait()
 
 
+def _run(command: list[str], place: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, cwd=place, capture_output=True, check=False, env=environment)  # noqa: S603  our own program
+
+
 @contextmanager
 def stage(place: Path) -> Iterator[Stage]:
     """Write the files, serve the model, and take the server down behind the play."""
     script = place / "script.json"
     script.write_text(json.dumps(demo_files.script(str(place / "asked"))), encoding="utf-8")
     command = [sys.executable, "-m", "semel.testing.model_server", str(script), "--journal", str(place / "requests.jsonl")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603  our own program
     try:
         url = server.stdout.readline().strip() if server.stdout else ""
         (place / "invoices.py").write_text(demo_files.AGENT.format(url=url), encoding="utf-8")
@@ -116,7 +121,7 @@ def play(on: Stage, tell: Callable[[str], None]) -> Findings:
     """The whole story. `tell` gets its lines as they happen."""
     tell("A scripted model, served over HTTP, wants invoice 17 paid. The tool writes to ledger.txt.")
     on.semel_killed_when(
-        lambda: (on.place / "asked").exists(),
+        (on.place / "asked").exists,
         *("run", "Pay invoice 17.", "--agent", "invoices:agent", "--session", SESSION, "--key", "invoice-17"),
     )
     tell("1. SIGKILL while the model is answering.")
