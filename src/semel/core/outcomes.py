@@ -11,7 +11,7 @@ import msgspec
 
 from semel.core.uncertainty import LostReason, links, uncertainty
 from semel.core.values import JSON, Effect, Frozen, clean_json, clean_text, finite, printable
-from semel.errors import CallNotSent, ToolFailed
+from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 
 MESSAGE_CHARS_MAX = 2000  # of the words of an exception or a refusal; the fixed sentences around them are short
 MEMBERS_SHOWN_MAX = 3  # of an exception group
@@ -210,6 +210,8 @@ def describe(exc: BaseException) -> str:
 
 def _account(exc: BaseException, culprit: BaseException) -> str:
     """What was raised, and the cause that leaves the outcome open where that is another exception."""
+    if isinstance(exc, OutcomeUnknown):
+        return _words(exc)
     own = any(culprit is leaf for leaf in _leaves(exc))
     return describe(exc) if own else f"{describe(exc)}, from {describe(culprit)}"
 

@@ -17,11 +17,15 @@ DepsT = TypeVar("DepsT")
 
 
 class ProcessMark(Frozen, frozen=True, kw_only=True):
-    """A process of a call. `started` is its start in clock ticks since `boot`, so a reused pid is not taken for it."""
+    """A process of a call. `started` is its start in clock ticks since `boot`, so a reused pid is not taken for it.
+
+    `call_key` is in the environment of the process and of what it starts: it finds those that left the process group.
+    """
 
     pid: int
     started: int
     boot: str
+    call_key: str | None = None
 
 
 class Happened(Frozen, frozen=True, kw_only=True, tag="happened"):

@@ -1,13 +1,136 @@
-"""Placeholder during the merge."""
+"""A Python function as a tool (design 6 and 11)."""
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, overload
+
+from semel.adapters.tools.declaration import EffectName, declare
+from semel.adapters.tools.signature import Signature, to_json
+from semel.adapters.tools.threads import in_daemon_thread
+from semel.core.outcomes import describe, result_text
+from semel.core.values import JSON, Effect, ToolSpec
+from semel.errors import BadAgent, InvariantBroken, ToolFailed
+from semel.ports.tool import Call, Done, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+
+Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
 
 
-def as_tool(x):
-    return x
+class FunctionTool(ToolPort):
+    """A function that a model may call; also callable as the function it was, for tests of it.
+
+    An async function runs on the event loop; any other runs in a daemon thread, so that one that is deaf to cancellation
+    cannot hold the process back. A value that JSON cannot carry is an error of a call that did run (T19).
+    """
+
+    def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature, reconciler: Reconciler | None) -> None:
+        """Use `tool`, which derives all of this from the function."""
+        self._function = function
+        self._spec = spec
+        self._signature = signature
+        self._reconciler = reconciler
+        functools.update_wrapper(self, function, updated=())
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model sees and recovery knows."""
+        return self._spec
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, past the schema and the log."""
+        return self._function(*args, **kwargs)
+
+    async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
+        """Call the function. Returns text, or Done of text; raises what the function raised, SystemExit as RuntimeError."""
+        bound = self._signature.bind(arguments, call)
+        value = await _call(functools.partial(self._function, **bound), self._spec.name)
+        return Done(value=_shown(value.value)) if isinstance(value, Done) else _shown(value)
+
+    async def reconcile(self, call: Call[Any]) -> Reconciled:
+        """Ask the declared reconciler. Raises TypeError if it answers anything but Happened, Never or StillUnknown."""
+        if self._reconciler is None:
+            raise InvariantBroken(f"tool {self._spec.name!r} was asked to reconcile and declares nothing for it")
+        answer = await _call(functools.partial(self._reconciler, call), self._spec.name)
+        if isinstance(answer, Happened):
+            return Happened(output=_shown(answer.output))
+        if isinstance(answer, (Never, StillUnknown)):
+            return answer
+        raise TypeError(f"reconcile of {self._spec.name!r} returned {type(answer).__name__}, not Happened, Never or StillUnknown")
+
+    async def end_leftovers(self, mark: ProcessMark) -> bool:
+        """Nothing: a function dies with its process."""
+        return False
 
 
-def schema_text(t):
-    return "{}"
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectName = Effect.ONCE,
+    interruptible: bool = True,
+    sequential: bool = False,
+    timeout: float | None = None,
+    reconcile: Reconciler | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: EffectName = Effect.ONCE,
+    interruptible: bool = True,
+    sequential: bool = False,
+    timeout: float | None = None,
+    reconcile: Reconciler | None = None,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool. Its name, docstring and annotations are what the model sees.
+
+    `effect` says whether a call may run again after a crash: "once" (never), "idempotent" (under the same `call.key`),
+    "read" (freely). `interruptible` allows to cancel a running call; `sequential` makes its whole batch run one by one;
+    `timeout` is in seconds. `reconcile(call)` asks the outside what became of `call.key` and never acts. Raises BadAgent.
+    """
+
+    def register(target: Callable[..., Any]) -> FunctionTool:
+        title = str(name or getattr(target, "__name__", type(target).__name__))
+        if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+            raise BadAgent(f"tool {title!r}: a generator has no single result; return a value, and report with call.progress.")
+        signature = Signature(target, title)
+        spec = declare(
+            title,
+            description=inspect.getdoc(target) or "" if description is None else description,
+            parameters=signature.schema,
+            effect=effect,
+            interruptible=interruptible,
+            sequential=sequential,
+            timeout=timeout,
+            reconciles=reconcile is not None,
+        )
+        return FunctionTool(target, spec, signature, reconcile)
+
+    return register if function is None else register(function)
 
 
-def tool(x):
-    return x
+async def _call(function: Callable[[], Any], name: str) -> Any:
+    """Call it where it belongs. SystemExit becomes RuntimeError: from within a task it would end the event loop (B07)."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function()
+        value = await in_daemon_thread(function, name=f"tool {name}")
+        return await value if inspect.isawaitable(value) else value
+    except SystemExit as error:
+        raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+
+
+def _shown(value: Any) -> str:
+    """The text for the model. Raises ToolFailed if there is none."""
+    if isinstance(value, bytes):
+        return result_text(value.decode("utf-8", "replace"))
+    try:
+        found = to_json(value)
+    except Exception as error:  # a value's own encoder is foreign code; the call itself did run
+        raise ToolFailed(f"the tool ran, but its result cannot be shown: {describe(error)}") from error
+    return result_text(found)

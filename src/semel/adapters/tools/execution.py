@@ -1,0 +1,138 @@
+"""One run of a child process: started, read, waited for, and cleaned up whatever happens (B37, A14, A15)."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from semel.adapters.tools.capture import Capture, PipeReader
+from semel.adapters.tools.processes import end_processes, is_running, mark_process, wait_for_exit
+from semel.adapters.tools.threads import in_daemon_thread
+from semel.core.outcomes import describe
+from semel.errors import CallNotSent, OutcomeUnknown
+from semel.ports.tool import ProcessMark
+from semel.ports.world import Clock
+
+T = TypeVar("T")
+
+PIPE_GRACE_SECONDS = 0.25  # between the end of the child and no longer waiting for other writers of its output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A child that has ended. `code` is its exit code, or minus the signal that ended it.
+
+    `held` says that another process still holds its output open.
+    """
+
+    code: int
+    stdout: str
+    stderr: str
+    held: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What to run for which call. `argv[0]` is a path or a name to be found on the child's own PATH."""
+
+    argv: Sequence[str]
+    directory: Path
+    environment: Mapping[str, str]
+    call_key: str
+    output_bytes_max: int
+    grace_seconds: float
+
+
+async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessMark], None]) -> Ended:
+    """Run it to the exit of the child itself, which need not be the end of its output.
+
+    `spawned` is told at once how to find the child again. Cancelling ends every process of the call before the cancel goes
+    on; one that comes after the exit ends what is left, but does not go on, since the outcome is known by then (HAZ8).
+    Raises CallNotSent if the child could not be started, OutcomeUnknown if its exit status is lost or it cannot be ended.
+    """
+    captures = Capture(command.output_bytes_max), Capture(command.output_bytes_max // 4)
+    process, readers = _start(command, captures)
+    exited = asyncio.ensure_future(in_daemon_thread(partial(wait_for_exit, process), name=f"wait for {process.pid}"))
+    mark = mark_process(process.pid, command.call_key)
+    try:
+        try:
+            spawned(mark)
+            code = await asyncio.shield(exited)
+        except ChildProcessError as error:
+            raise OutcomeUnknown("another part of this process took the exit status of the command") from error
+        except (asyncio.CancelledError, Exception) as error:
+            await _undisturbed(_end(mark, exited, clock, command.grace_seconds))
+            if is_running(mark):
+                raise OutcomeUnknown("a process of the command could not be ended and may still run") from error
+            raise
+        try:
+            held = await _still_open(readers, clock)
+        except asyncio.CancelledError:
+            held = await _undisturbed(_end(mark, exited, clock, command.grace_seconds))
+        return Ended(code=code, stdout=captures[0].text, stderr=captures[1].text, held=held)
+    finally:
+        for reader in readers:
+            reader.close()
+        if exited.done():
+            process.poll()  # the zombie has kept the pid ours; now it can go
+
+
+def _start(command: Command, captures: tuple[Capture, Capture]) -> tuple["subprocess.Popen[bytes]", list[PipeReader]]:
+    """Start the child in a session of its own; both ends of what it writes are pipes."""
+    pipes = [os.pipe(), os.pipe()]
+    try:
+        process = subprocess.Popen(  # noqa: S603 - an operator's argument list, no shell (A16)
+            command.argv,
+            cwd=command.directory,
+            env=command.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=pipes[0][1],
+            stderr=pipes[1][1],
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # not found, not executable, too long, NUL in an argument: nothing ran
+        for reading, _ in pipes:
+            os.close(reading)
+        raise CallNotSent(f"the command could not be started: {describe(error)}") from error
+    finally:
+        for _, writing in pipes:
+            os.close(writing)
+    return process, [PipeReader(reading, capture) for (reading, _), capture in zip(pipes, captures, strict=True)]
+
+
+async def _end(mark: ProcessMark, exited: "asyncio.Future[int]", clock: Clock, grace_seconds: float) -> bool:
+    found = await end_processes(mark, clock=clock, grace_seconds=grace_seconds)
+    await _within(grace_seconds, [exited], clock)
+    return found
+
+
+async def _still_open(readers: Sequence[PipeReader], clock: Clock) -> bool:
+    """Read what the ended child has left; whether some other process keeps a pipe open beyond a moment."""
+    for reader in readers:
+        reader.drain()
+    await _within(PIPE_GRACE_SECONDS, [reader.ended for reader in readers], clock)
+    return not all(reader.ended.done() for reader in readers)
+
+
+async def _within(seconds: float, futures: "Iterable[asyncio.Future[Any]]", clock: Clock) -> None:
+    """Wait for all of the futures, but no longer than `seconds`."""
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        while not timer.done() and (open_futures := [future for future in futures if not future.done()]):
+            await asyncio.wait([timer, *open_futures], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+
+
+async def _undisturbed(work: Coroutine[None, None, T]) -> T:
+    """Await bounded work to its end, however often the caller is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
