@@ -1,12 +1,13 @@
 """Settings to ports: the only module that names adapters. Imports them when they are needed, so that start-up stays light."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from semel.core.features import KNOWN
 from semel.core.values import Bundle
 from semel.engine.resume import Ground
 from semel.ports.model import ModelPort
+from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
 from semel.settings import Settings
 
@@ -47,3 +48,10 @@ def priced(bundle: Bundle) -> bool:
     from semel.adapters.models.catalog import has_price
 
     return has_price(bundle)
+
+
+def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:
+    """A tool as it is; a plain function as a tool with the default effect, `once`. Raises BadAgent."""
+    from semel.adapters.tools.function import tool
+
+    return tool(given) if not hasattr(given, "spec") else given  # type: ignore[return-value]  # what has a spec is a port

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from msgspec import json
 
 from semel import wiring
-from semel.adapters.tools.function import as_tool, schema_text
 from semel.core import limits as core_limits
 from semel.core.effects import Send
 from semel.core.keys import canonical
@@ -17,6 +16,7 @@ from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import JSON, Bundle, Money, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
 from semel.errors import BadAgent, BadSettings
+from semel.faces.output import output_schema
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
@@ -99,7 +99,7 @@ class Agent(Generic[OutputT]):
         """Its tools by name; plain functions become tools with the default effect. Raises BadAgent for a name used twice."""
         ports: dict[str, ToolPort] = {}
         for given in self.tools:
-            port = as_tool(given)
+            port = wiring.as_tool(given)
             name = port.spec.name
             if name in ports or name == SUBMIT_TOOL:
                 raise BadAgent(f"agent {self.name!r} has two tools called {name!r}, or one of a reserved name")
@@ -112,7 +112,7 @@ class Agent(Generic[OutputT]):
 
     def output_schema(self) -> str | None:
         """The JSON Schema of its output, as canonical text."""
-        return None if self.output is None else schema_text(self.output)
+        return None if self.output is None else output_schema(self.output)
 
 
 def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from semel.core.state import Session
 from semel.engine.feed import Committed, Subscription
 from semel.engine.session import SessionActor
-from semel.errors import BadAgent, RunNotCompleted
+from semel.errors import RunNotCompleted
+from semel.faces.output import convert_output
 from semel.faces.results import Result, result_of
 from semel.faces.views import event_of, frame_event
 from semel.ports.log import SessionStore
@@ -109,14 +108,3 @@ async def follow(
                 yield event_of(event)
         if rest.done() and not events:
             return
-
-
-def convert_output(text: str | None, kind: type[OutputT] | None) -> Any:
-    """The output of a run as the agent's output type; plain text where it has none."""
-    if kind is None or text is None:
-        return text
-    try:
-        validate = getattr(kind, "model_validate_json", None)  # a pydantic model, which semel does not import
-        return validate(text) if validate is not None else msgspec.json.decode(text.encode(), type=kind)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise BadAgent(f"the recorded output does not fit {kind.__name__}: {error}; was the type changed?") from error
