@@ -14,6 +14,7 @@ import click
 
 from semel.errors import SemelError, UnsupportedPlatform
 from semel.faces.cli.output import talk
+from semel.faces.cli.verbs import write_examples
 
 DEBUG_VARIABLE = "SEMEL_DEBUG"
 EXIT_INTERRUPTED_BY_KEY, EXIT_PIPE_CLOSED = 130, 141
@@ -34,6 +35,14 @@ COMMANDS = {
     "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),
     "demo": ("semel.faces.cli.demo:demo", "Pay an invoice, be killed twice, pay it once."),
 }
+
+EXAMPLES = (
+    "semel init",
+    'semel run "Refund order 17"',
+    "semel resume",
+    "semel inbox",
+    "semel resolve 7f3a --happened --continue",
+)
 
 
 class PipeClosed(Exception):
@@ -60,6 +69,10 @@ class Verbs(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What one does first."""
+        write_examples(formatter, EXAMPLES)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb. A closed stdout is not for click, which would make it exit code 1."""
         try:
@@ -72,13 +85,6 @@ class Verbs(click.Group):
 @click.version_option(package_name="semel", message="semel %(version)s")
 def semel() -> None:
     """Run LLM agents whose tools do real things. A crash neither repeats an action nor loses a word.
-
-    \b
-    semel init                              writes agent.toml
-    semel run "Refund order 17"             runs it in a new session
-    semel resume                            carries on after a crash
-    semel inbox                             calls whose outcome is unknown
-    semel resolve 7f3a --happened --continue
 
     The state is in ./.semel, $SEMEL_STATE, or --state. Exit codes: 0 completed, 1 failed, 2 usage, 3 a person must look,
     4 paused, 5 cancelled, 6 the log is damaged or newer, 7 the session is in use.

@@ -8,8 +8,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-
-from semel.core.values import JSON
+from typing import Any
 
 _COMMANDING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width formats, surrogates, odd line ends
 _KEPT = frozenset("\n\t")
@@ -47,7 +46,7 @@ def shown(text: str) -> None:
     sys.stdout.flush()
 
 
-def json_line(value: JSON) -> None:
+def json_line(value: Any) -> None:
     """One JSON object on one line of stdout."""
     sys.stdout.write(json.dumps(value, ensure_ascii=sys.stdout.isatty(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
