@@ -1,7 +1,9 @@
 """Settings to ports: the only module that names adapters. Imports them when they are needed, so that start-up stays light."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from semel.core.features import KNOWN
 from semel.core.values import Bundle
@@ -11,15 +13,23 @@ from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
 from semel.settings import Settings
 
+if TYPE_CHECKING:
+    from semel.adapters.file.store import FileStore
+
 
 def ground_of(settings: Settings) -> Ground:
     """The embedded default: one directory, system clock, random ids."""
-    from semel.adapters.file.store import FileStore
     from semel.adapters.system import SystemClock, SystemIds
 
-    clock = SystemClock()
-    store = FileStore(settings.state, clock, known=KNOWN, inline_sync=settings.inline_sync)
-    return Ground(store=store, clock=clock, ids=SystemIds())
+    return Ground(store=store_of(settings), clock=SystemClock(), ids=SystemIds())
+
+
+def store_of(settings: Settings) -> "FileStore":
+    """The logs of a state directory, for those who look at files: `verify` and `tail --follow`."""
+    from semel.adapters.file.store import FileStore
+    from semel.adapters.system import SystemClock
+
+    return FileStore(settings.state, SystemClock(), known=KNOWN, inline_sync=settings.inline_sync)
 
 
 def model_named(spec: str, options: Mapping[str, object], clock: Clock) -> ModelPort:
@@ -55,3 +65,39 @@ def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:
     from semel.adapters.tools.function import tool
 
     return tool(given) if not hasattr(given, "spec") else given  # type: ignore[return-value]  # what has a spec is a port
+
+
+def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPort:
+    """The tool that a table of an agent file declares; it runs in `directory`. Raises BadAgent."""
+    from semel.adapters.system import SystemClock
+    from semel.adapters.tools.command import command_tool as build
+
+    return build(name, table, directory=directory, clock=SystemClock())
+
+
+def command_keys() -> Sequence[str]:
+    """What a table of a command tool may say."""
+    from semel.adapters.tools.command import CommandDeclaration
+
+    return CommandDeclaration.__struct_fields__
+
+
+def check_model_options(options: Mapping[str, object]) -> None:
+    """Raise BadSettings that names the field if these are no model options."""
+    from semel.adapters.models.catalog import parse_options
+
+    parse_options(options)
+
+
+def model_option_keys() -> Sequence[str]:
+    """What model options may say."""
+    from semel.adapters.models.catalog import ModelOptions
+
+    return ModelOptions.__struct_fields__
+
+
+def providers() -> Sequence[tuple[str, str, str, str | None]]:
+    """Every provider: its name, an example of a model's name, where it is served, and the variable of its key."""
+    from semel.adapters.models.catalog import PROVIDERS
+
+    return [(name, row.example, row.base_url, row.key) for name, row in PROVIDERS.items()]

@@ -15,7 +15,9 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from semel import wiring
 from semel.core.decide import known_delivery
+from semel.core.decide import resolve as decide_verdict
 from semel.core.effects import Resolve, Send
+from semel.core.guards import check_tools
 from semel.core.records import AgentRef, Verdict
 from semel.core.state import Session
 from semel.core.texts import CONTINUE_INPUT
@@ -106,10 +108,14 @@ class Runtime:
     ) -> RunHandle[Any] | None:
         """Record what became of an unknown call, named by its key or the start of it; with `go_on`, the session continues.
 
-        Raises UnknownCall, VerdictConflict, SessionBusy.
+        An equal verdict again changes nothing. Raises UnknownCall, VerdictConflict, SessionBusy.
         """
         item = find_call(self._ground.store, call)
         command = Resolve(call_key=item.call.call_key, verdict=verdict, by=by, output=output, note=note)
+        new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
+        if not new and not go_on:
+            return None
+        self.check_open_run(item.session)
 
         async def begin(actor: SessionActor) -> str | None:
             await self._finish_open_run(actor)
@@ -123,7 +129,20 @@ class Runtime:
     async def resume(self, session: str) -> RunHandle[Any] | None:
         """Carry on the open run of a session; None if it has none. Raises BadAgent, SessionBusy, LogDamaged, NewerWriter."""
         view_of(self._ground.store, session)
+        self.check_open_run(session)
         return await self._start(session, self._resume_open_run)
+
+    def check_open_run(self, session: str) -> None:
+        """Raise what keeps the open run of a session from going on here, found by reading alone, so that nothing is written.
+
+        Raises BadAgent for an agent that is not found or has other tools, BundleRefused, LogDamaged, NewerWriter.
+        """
+        store = self._ground.store
+        run = view_of(store, session).state.run if session not in self._actors and store.exists(session) else None
+        if run is not None:
+            agent = self._agent_of(run.agent)
+            kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
+            check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
@@ -185,14 +204,22 @@ class Runtime:
             actor = self._actors.get(session)
             if actor is None:
                 actor = self._actors[session] = await open_actor(self._ground, session)
-            subscription = actor.feed.subscribe()
+            subscription, before = actor.feed.subscribe(), actor.state.head
             try:
                 run_id = await begin(actor)
             finally:
                 rest = await self._rest_of(session, actor)
         if run_id is None:
             return None
-        return RunHandle(run_id, store=self._ground.store, actor=actor, rest=rest, subscription=subscription, output=output)
+        return RunHandle(
+            run_id,
+            store=self._ground.store,
+            actor=actor,
+            rest=rest,
+            subscription=subscription,
+            output=output,
+            before=before,
+        )
 
     async def _rest_of(self, session: str, actor: SessionActor) -> "asyncio.Future[Session]":
         """The future of the state at rest. A minder closes the actor then; one that has nothing to carry is closed now."""

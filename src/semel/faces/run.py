@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from semel.core.state import Session
+from semel.core.limits import Limits
+from semel.core.state import Run, Session
+from semel.core.values import Usage
 from semel.engine.feed import Committed, Subscription
 from semel.engine.session import SessionActor
 from semel.errors import RunNotCompleted
@@ -14,6 +17,32 @@ from semel.faces.views import event_of, frame_event
 from semel.ports.log import SessionStore
 
 OutputT = TypeVar("OutputT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glance:
+    """A run under way: its step, the calls that are out, what it has used, and its limits."""
+
+    agent: str
+    model: str
+    step_id: int
+    calls: tuple[str, ...]
+    usage: Usage
+    limits: Limits
+
+
+def glance_at(run: Run) -> Glance:
+    """What there is to see of a run."""
+    batch = run.step.batch if run.step is not None else None
+    out = [call.planned.tool for call in batch.calls if call.intent and not call.terminal and not call.settled] if batch else []
+    return Glance(
+        agent=run.agent.name,
+        model=run.config.bundle.model,
+        step_id=run.step.step_id if run.step else 0,
+        calls=tuple(out),
+        usage=run.usage,
+        limits=run.limits,
+    )
 
 
 class RunHandle(Generic[OutputT]):
@@ -28,15 +57,36 @@ class RunHandle(Generic[OutputT]):
         rest: "asyncio.Future[Session]",
         subscription: Subscription,
         output: type[OutputT] | None,
+        before: int = 0,
     ) -> None:
-        """Made by a Runtime. `subscription` began before the run did, so that its first event is not missed."""
+        """Made by a Runtime. `subscription` began at the seq `before`, in front of what it did, so that no event is missed."""
         self.run_id = run_id
         self.session = actor.state.session
+        self.before = before
         self._store = store
         self._actor = actor
         self._rest = rest
         self._subscription = subscription
         self._output = output
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a resume found changed in the agent; it acts at the next run."""
+        return self._actor.warnings
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """The keys of calls whose processes a dead runtime had left running, and which were ended."""
+        return self._actor.leftovers
+
+    def glance(self) -> "Glance | None":
+        """Where the run is now; None once it is finished."""
+        run = self._actor.state.run
+        return None if run is None or run.run_id != self.run_id else glance_at(run)
+
+    async def rest(self) -> None:
+        """Wait until the run is finished, or stopped with this process. Raises what kept it from going on."""
+        await asyncio.shield(self._rest)
 
     async def result(self) -> Result[OutputT]:
         """Wait for the end of the run. Raises what kept this process from carrying it on; the run itself is safe in the log."""

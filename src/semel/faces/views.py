@@ -6,9 +6,12 @@ from typing import Any
 
 from msgspec import json
 
+from semel.core.decide import known_delivery
 from semel.core.frame import Frame, incomplete
 from semel.core.open_log import state_of
+from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
+from semel.core.values import JSON, clean_json, clean_text
 from semel.engine.feed import Committed, Event, Live
 from semel.errors import SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
@@ -32,9 +35,24 @@ def view_of(store: SessionStore, session: str) -> SessionView:
     return SessionView(state=state_of(view.frames, incomplete(view.frames), session), frames=view.frames, owner=view.owner)
 
 
+def known_run(store: SessionStore, session: str, key: str, text: str, context: JSON = None) -> str | None:
+    """The run that this key started in a session, found by reading alone; None if the key is new there.
+
+    Raises KeyReuse if the key delivered something else, and what `view_of` raises.
+    """
+    return known_delivery(view_of(store, session).state, key, clean_text(text), clean_json(context))
+
+
+def last_agent(store: SessionStore, session: str) -> AgentRef | None:
+    """The agent of a session's newest run; None if it never had one. Raises what `view_of` raises."""
+    state = view_of(store, session).state
+    run = state.run or (state.ended.get(state.newest) if state.newest else None)
+    return None if run is None else run.agent
+
+
 @dataclass(frozen=True, kw_only=True)
 class InboxItem:
-    """A call that needs a person. `standing` is `unknown`, or `open` for one that no resume has judged yet."""
+    """A call that needs a person. `standing` is `unknown`, or `resolved` for one that has its verdict already."""
 
     session: str
     call: UnknownCall
@@ -42,27 +60,79 @@ class InboxItem:
     agent: str
 
 
-def inbox_of(store: SessionStore) -> Iterator[InboxItem]:
+@dataclass(frozen=True, kw_only=True)
+class Stranded:
+    """A session whose run is open while nobody carries it: its process died, and `semel resume` goes on with it."""
+
+    session: str
+    run_id: str
+    agent: str
+    since_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """All that waits for somebody, over all sessions. `unreadable` is what `semel verify` is for."""
+
+    calls: tuple[InboxItem, ...]
+    stranded: tuple[Stranded, ...]
+    unreadable: dict[str, SemelError]
+
+
+def waiting_of(store: SessionStore) -> Waiting:
+    """Look through all sessions once."""
+    calls: list[InboxItem] = []
+    stranded: list[Stranded] = []
+    unreadable: dict[str, SemelError] = {}
+    for session in store.sessions():
+        try:
+            view = view_of(store, session)
+        except SemelError as error:
+            unreadable[session] = error
+            continue
+        calls.extend(_unknown(view.state))
+        run = view.state.run
+        if run is not None and view.owner is None:
+            since = view.state.last_at_ms
+            stranded.append(Stranded(session=session, run_id=run.run_id, agent=run.agent.name, since_ms=since))
+    return Waiting(calls=tuple(calls), stranded=tuple(stranded), unreadable=unreadable)
+
+
+def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:
     """All calls of all sessions that need a person. A session that cannot be read is left to `semel verify`."""
+    return waiting_of(store).calls
+
+
+def find_call(store: SessionStore, prefix: str) -> InboxItem:
+    """The one call whose key starts like this, resolved ones included. Raises UnknownCall when there is none, or several."""
+    found = [item for item in _all_calls(store) if item.call.call_key.startswith(prefix)]
+    if len(found) == 1 and prefix:
+        return found[0]
+    if found:
+        raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
+    raise NoSuchCall(f"no call whose outcome is unknown has a key that starts with {prefix!r}; `semel inbox` lists them")
+
+
+def _all_calls(store: SessionStore) -> Iterator[InboxItem]:
     for session in store.sessions():
         try:
             state = view_of(store, session).state
         except SemelError:
             continue
-        for call in state.unknown:
-            ended = state.ended.get(call.run_id)
-            agent = ended.agent.name if ended else state.run.agent.name if state.run else ""
-            yield InboxItem(session=session, call=call, standing="unknown", agent=agent)
+        yield from _unknown(state)
+        for resolved in state.resolved.values():
+            yield _item(state, resolved.call, "resolved")
 
 
-def find_call(store: SessionStore, prefix: str) -> InboxItem:
-    """The one call whose key starts like this. Raises UnknownCall when there is none, or several."""
-    found = [item for item in inbox_of(store) if item.call.call_key.startswith(prefix)]
-    if len(found) == 1 and prefix:
-        return found[0]
-    if found:
-        raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
-    raise NoSuchCall(f"no call in the inbox starts with {prefix!r}; `semel inbox` lists them")
+def _unknown(state: Session) -> Iterator[InboxItem]:
+    for call in state.unknown:
+        yield _item(state, call, "unknown")
+
+
+def _item(state: Session, call: UnknownCall, standing: str) -> InboxItem:
+    ended = state.ended.get(call.run_id)
+    agent = ended.agent.name if ended else state.run.agent.name if state.run else ""
+    return InboxItem(session=state.session, call=call, standing=standing, agent=agent)
 
 
 def event_of(event: Event) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""Agent files (design 11): an agent that needs no code. `agent.toml` -> Agent; every mistake is one line that names the key.
+
+    name = "support"
+    model = "openai:gpt-5"
+    instructions = "file:support.md"
+    limits = { steps = 40 }
+
+    [tools.refund]
+    command = ["./refund", "{order_id}", "{cents}"]
+    args = { order_id = "string", cents = "integer" }
+
+Relative paths start from the directory of the file, so that a resume from elsewhere finds the same agent.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from semel import wiring
+from semel.core.keys import canonical
+from semel.core.values import Effect, digest_text
+from semel.errors import BadAgent, BadSettings
+from semel.faces.agent import Agent, Limits
+from semel.faces.importing import import_named
+from semel.ports.tool import ToolPort
+
+FILE_NAME = "agent.toml"
+FILE_BYTES_MOST = 1024 * 1024
+KEYS = ("name", "model", "instructions", "limits", "model_options", "tools")
+LATER_KEYS = ("mcp", "trust_hints", "ask")
+_FILE, _SCRIPTED = "file:", "scripted:"
+_LIMITS = tuple(Limits.__dataclass_fields__)
+
+
+class _Top(msgspec.Struct, kw_only=True):
+    """The file's own keys by type. What is inside `model_options` and a tool is checked by those who read it."""
+
+    name: str
+    model: str
+    instructions: str = ""
+    limits: dict[str, Any] = {}
+    model_options: dict[str, Any] = {}
+    tools: dict[str, dict[str, Any]] = {}
+
+
+def load_agent_file(path: Path) -> Agent[str]:
+    """Read an agent file. Raises BadAgent with the file, the key and what is allowed, in one line."""
+    path = path.absolute()
+    table = _parse(path, _read(path))
+    _check_keys(path, "", table, KEYS)
+    top = _converted(path, "", table, _Top)
+    told, files = _instructions(path, top.instructions)
+    try:
+        return Agent(
+            top.name,
+            model=_model(path, top.model),
+            instructions=told,
+            tools=[_tool(path, name, tool) for name, tool in top.tools.items()],
+            limits=_limits(path, top.limits),
+            model_options=_model_options(path, top.model_options),
+            source=str(path),
+            digest=digest_text(canonical([table, files])),
+        )
+    except BadAgent as error:
+        raise error if str(error).startswith(str(path)) else BadAgent(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_BYTES_MOST + 1)
+    except OSError as error:
+        raise BadAgent(f"the agent file {path} cannot be read: {error.strerror}") from None
+    if len(raw) > FILE_BYTES_MOST:
+        raise BadAgent(f"{path} is larger than {FILE_BYTES_MOST} bytes, which no agent file is")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise BadAgent(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadAgent(f"{path} is not TOML: {error}") from None
+
+
+def _check_keys(path: Path, place: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """Refuse a key that nothing reads: it is a typo, or it asks for what this release does not do."""
+    for key in table:
+        if key in allowed:
+            continue
+        if key in LATER_KEYS:
+            raise BadAgent(f"{path}: {place}{key} comes with a later release; take it out, this one would ignore it")
+        raise BadAgent(f"{path}: {place}{key} is no key; {_nearest(key, allowed)}allowed are {', '.join(allowed)}")
+
+
+def _nearest(word: str, allowed: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(allowed), n=1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def _converted(path: Path, place: str, table: Mapping[str, Any], kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise BadAgent(f"{path}: {_said(place, str(error))}") from None
+
+
+def _said(place: str, text: str) -> str:
+    """A conversion error in the words of the file: where, then what."""
+    what, _, where = text.partition(" - at `")
+    key = where.removesuffix("`").removeprefix("$").removeprefix(".")
+    subject = f"{place}{key}".rstrip(".")
+    return f"{subject}: {what}" if subject else what.replace("Object missing", "it lacks the").replace("field `", "key `")
+
+
+def _instructions(path: Path, text: str) -> tuple[str, list[str]]:
+    """The text, and what was read for it."""
+    if not text.startswith(_FILE):
+        return text, []
+    told = path.parent / text.removeprefix(_FILE)
+    try:
+        found = told.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadAgent(f"{path}: instructions: {told} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadAgent(f"{path}: instructions: {told} is not UTF-8 text") from None
+    return found, [found]
+
+
+def _model(path: Path, model: str) -> str:
+    script = model.removeprefix(_SCRIPTED)
+    return f"{_SCRIPTED}{path.parent / script}" if script != model else model
+
+
+def _limits(path: Path, table: Mapping[str, Any]) -> Limits:
+    _check_keys(path, "limits.", table, _LIMITS)
+    limits: Limits = _converted(path, "limits.", table, Limits)
+    try:
+        limits.frozen()
+    except BadSettings as error:
+        raise BadAgent(f"{path}: limits: {error}") from None
+    return limits
+
+
+def _model_options(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    _check_keys(path, "model_options.", table, wiring.model_option_keys())
+    try:
+        wiring.check_model_options(table)
+    except BadSettings as error:
+        raise BadAgent(f"{path}: {error}") from None
+    return table
+
+
+def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:
+    place = f"tools.{name}."
+    if "python" in table:
+        return _python_tool(path, place, table)
+    allowed = ("python", *wiring.command_keys())
+    _check_keys(path, place, table, allowed)
+    if "command" not in table:
+        raise BadAgent(
+            f'{path}: {place}command is missing; write command = ["program", "{{argument}}"], or python = "module:function"'
+        )
+    effects = [str(effect) for effect in Effect]
+    effect = table.get("effect", Effect.ONCE)
+    if effect not in effects:
+        raise BadAgent(
+            f"{path}: {place}effect is {', '.join(effects)}, not {effect!r}; {_nearest(str(effect), effects)}".rstrip("; ")
+        )
+    return wiring.command_tool(name, table, path.parent)
+
+
+def _python_tool(path: Path, place: str, table: Mapping[str, Any]) -> ToolPort:
+    """A function of a module beside the file; what else there is to say of it, its decorator says."""
+    others = [key for key in table if key != "python"]
+    if others:
+        raise BadAgent(f"{path}: {place}{others[0]}: a python tool says that in its own @tool(...); take it out here")
+    if not isinstance(table["python"], str):
+        raise BadAgent(f'{path}: {place}python: write "module:function"')
+    try:
+        return wiring.as_tool(import_named(table["python"], path.parent))
+    except BadAgent as error:
+        raise BadAgent(f"{path}: {place}python: {error}") from error

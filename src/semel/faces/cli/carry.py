@@ -1,0 +1,155 @@
+"""Carrying runs from the command line: start, show what happens, be interruptible, report (H6: exit comes last)."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semel import wiring
+from semel.core.records import AgentRef
+from semel.core.status import encode_status
+from semel.engine.resume import Ground
+from semel.errors import SemelError, StoreError
+from semel.faces.agent import Agent
+from semel.faces.agentref import find_agent, load_agent, named, with_model
+from semel.faces.api import Runtime
+from semel.faces.cli.options import RunOptions
+from semel.faces.cli.output import talk
+from semel.faces.cli.progress import Watch
+from semel.faces.report import Report, report_of
+from semel.faces.run import RunHandle
+from semel.settings import read_settings
+
+DRAIN_SECONDS = 30.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """Something that carries a run. `session` is for messages; None where it has no name yet."""
+
+    session: str | None
+    begin: Callable[[Runtime], Awaitable[RunHandle[Any] | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What became of an errand: the report of its run, or the error that kept it from going on."""
+
+    session: str | None
+    report: Report | None = None
+    error: SemelError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """All errands of one command, and the signal that cut them short, if one did."""
+
+    carried: tuple[Carried, ...]
+    stopped_by: int | None = None
+
+
+def ground_of(state: str | None) -> Ground:
+    """The embedded store; the event loop is ours, so syncs are inline (design 6)."""
+    return wiring.ground_of(read_settings(state, inline_sync=True))
+
+
+def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
+    """Carry all errands to their rest, side by side."""
+    if not errands:
+        return Round(carried=())
+    return asyncio.run(_carry(options, ground, errands))
+
+
+def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
+    """How the agent of a log is found: `--agent` if it is given, else where the log says."""
+
+    def find(ref: AgentRef) -> Agent[Any]:
+        found = find_agent(ref) if options.agent is None else named(load_agent(options.agent), ref)
+        if ref.digest is not None and found.digest is not None and found.digest != ref.digest:
+            talk(f"semel: {found.source} is not what it was when the run started; new texts act from the next run on")
+        return with_model(found, options.model)
+
+    return find
+
+
+async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
+    stop = _Stop()
+    stop.listen()
+    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=finder(options))
+    async with Watch(options, ground.clock) as watch:
+        async with runtime:
+            tasks = [asyncio.ensure_future(_one(runtime, ground, options, errand, watch)) for errand in errands]
+            everything: asyncio.Future[Any] = asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait({everything, stop.asked}, return_when=asyncio.FIRST_COMPLETED)
+            if stop.asked.done():
+                for task in tasks:
+                    if task not in watch.begun:
+                        task.cancel()
+        carried = await everything
+    found = [_settled(errand, result) for errand, result in zip(errands, carried, strict=True)]
+    return Round(carried=tuple(found), stopped_by=stop.number)
+
+
+def _settled(errand: Errand, result: Carried | BaseException) -> Carried:
+    if isinstance(result, Carried):
+        return result
+    if isinstance(result, SemelError):
+        return Carried(session=errand.session, error=result)
+    if isinstance(result, asyncio.CancelledError):
+        return Carried(session=errand.session)
+    raise result
+
+
+async def _one(runtime: Runtime, ground: Ground, options: RunOptions, errand: Errand, watch: Watch) -> Carried:
+    run = await errand.begin(runtime)
+    if run is None:
+        return Carried(session=errand.session, report=_reported(ground, options, errand.session, None))
+    if options.status is not None:
+        write_status(options.status, ground.store.read_status(run.session) or b"")
+    await watch.see(run)
+    return Carried(session=run.session, report=_reported(ground, options, run.session, run.run_id))
+
+
+def _reported(ground: Ground, options: RunOptions, session: str | None, run_id: str | None) -> Report | None:
+    report = None if session is None else report_of(ground.store, session, run_id)
+    if report is not None and options.status is not None:
+        write_status(options.status, encode_status(report.status))
+    return report
+
+
+def write_status(path: Path, document: bytes) -> None:
+    """Put the status document there, whole or not at all. Raises StoreError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(document)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM: the first asks to stop in good order, the second leaves at once, as a crash would."""
+
+    def __init__(self) -> None:
+        """Listens from `listen` on."""
+        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.number: int | None = None
+
+    def listen(self) -> None:
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        if self.number is not None:
+            talk("semel: left at once. The log is safe; `semel resume` goes on")
+            os._exit(128 + number)
+        self.number = number
+        self.asked.set_result(None)
+        talk(f"semel: stopping; calls under way get {DRAIN_SECONDS:.0f} s to come back. Once more leaves at once")

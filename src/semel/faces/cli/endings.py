@@ -1,0 +1,81 @@
+"""How a command that carried runs ends: what it prints of each, and the exit code."""
+
+import sys
+
+from semel.core.status import Status
+from semel.errors import SemelError
+from semel.faces.cli.carry import Carried, Round
+from semel.faces.cli.lines import duration, usage_text
+from semel.faces.cli.options import RunOptions
+from semel.faces.cli.output import data, json_line, talk
+from semel.faces.report import Report
+
+_EXIT_PERSON = 3
+
+
+def finish(done: Round, options: RunOptions) -> int:
+    """Print what every run came to; the exit code is 3 if one of them needs a person, else the highest.
+
+    Raises the error of a single run that could not be carried.
+    """
+    if len(done.carried) == 1 and done.carried[0].error is not None:
+        raise done.carried[0].error
+    codes = [_ending(carried, done.stopped_by, options) for carried in done.carried]
+    return _EXIT_PERSON if _EXIT_PERSON in codes else max(codes)
+
+
+def _ending(carried: Carried, stopped_by: int | None, options: RunOptions) -> int:
+    report = carried.report
+    if carried.error is not None:
+        return _failed(carried.error)
+    if report is not None and options.as_json:
+        json_line(report.as_json())
+    if report is not None and report.status.state != "running":
+        _told(report, options)
+        return report.status.exit
+    if stopped_by is not None:
+        where = "" if carried.session is None else f" {carried.session}"
+        talk(f"semel: stopped. The run is safe in the log; `semel resume{where}` goes on with it")
+        return 128 + stopped_by
+    if report is None:
+        talk(f"session {carried.session} has no run")
+    return 0
+
+
+def _failed(error: SemelError) -> int:
+    talk(f"semel: {error}")
+    return error.exit
+
+
+def _told(report: Report, options: RunOptions) -> None:
+    """The answer to stdout, and one line about the end to stderr where it is not the good one or somebody watches."""
+    if report.output is not None and not options.as_json and not options.stream:
+        data(report.output if report.output.endswith("\n") else report.output + "\n")
+    status = report.status
+    if status.state != "completed":
+        talk(f"semel: {ending_line(status)}")
+    elif options.verbose or sys.stderr.isatty():
+        talk(ending_line(status))
+
+
+def ending_line(status: Status) -> str:
+    """How a run ended, and what to do about it."""
+    what = f"run {status.run_id[:8]} of session {status.session!r}"
+    match status.state:
+        case "completed":
+            took = duration((status.finished_at_ms or status.updated_at_ms) - status.started_at_ms)
+            return f"{what} completed: {usage_text(status.usage)}, {took}"
+        case "interrupted":
+            calls = [call for call in status.unknown_calls if call.run_id == status.run_id]
+            names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in calls)
+            if not calls:
+                return f"{what} was interrupted; its calls have their verdicts, and `semel send` goes on"
+            return (
+                f"{what} is interrupted: the outcome of {names} is unknown. Find out what happened, then "
+                f"`semel resolve {calls[0].call_key[:8]} --happened --continue`, or with --did-not-happen"
+            )
+        case "failed":
+            why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
+            return f"{what} failed: {why}. `semel send` or `semel run` starts another"
+        case _:
+            return f"{what} is {status.state}"

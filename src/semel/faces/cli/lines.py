@@ -1,0 +1,94 @@
+"""Facts as short lines for people: times, usage, and one line for each record."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from semel.core.values import Usage, printable
+
+_LINE_CHARS = 160
+
+
+def moment(at_ms: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def duration(ms: int) -> str:
+    """How long something took, in its two largest units."""
+    seconds = ms // 1000
+    if seconds < 60:
+        return f"{ms / 1000:.1f} s" if ms < 10_000 else f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def usage_text(usage: Usage) -> str:
+    """Tokens and cost, as far as they were reported."""
+    if usage == Usage():
+        return "no usage reported"
+    return f"{usage.total:,} tokens" + (f", {usage.cost}" if usage.cost is not None else "")
+
+
+def record_line(event: dict[str, Any]) -> str:
+    """A durable event as one line: its number, time, type, and what matters of it."""
+    kind = str(event["type"])
+    say = _SAYS.get(kind)
+    says = say(event["record"]) if say is not None else ""
+    return f"{event['seq']:>5}  {moment(event['at_ms'])}  {kind}  {printable(says, limit=_LINE_CHARS)}".rstrip()
+
+
+def _run_started(record: dict[str, Any]) -> str:
+    texts = [entry["content"]["text"] for entry in record["entries"] if entry["content"].get("type") == "user"]
+    return f"{record['run_id'][:8]} {record['agent']['name']}: {' '.join(texts)}"
+
+
+def _answer(record: dict[str, Any]) -> str:
+    blocks = record["assistant_message"]["content"]["blocks"]
+    said = [block["text"] for block in blocks if block.get("type") == "text"]
+    calls = [f"{block['name']}({block['arguments']})" for block in blocks if block.get("type") == "tool_call"]
+    return " ".join([*said, *calls])
+
+
+def _batch(record: dict[str, Any]) -> str:
+    return ", ".join(f"{call['tool']} {call['call_key'][:8]}" for call in record["planned_calls"])
+
+
+def _result(record: dict[str, Any]) -> str:
+    output = record.get("output") or {}
+    return f"call {record['ordinal']} {record['outcome']}: {output.get('text', '')}".rstrip(": ")
+
+
+def _resumed(record: dict[str, Any]) -> str:
+    lost = [f"{key[:8]} is open" for key in record["indeterminate"]]
+    return "; ".join([f"from record {record['resumed_from_seq']}", *record["redone"], *lost])
+
+
+def _finished(record: dict[str, Any]) -> str:
+    error = record.get("error")
+    return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['code']}: {error['message']}" if error else "")
+
+
+_SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "run_started": _run_started,
+    "step_started": lambda record: f"step {record['step_id']}, attempt {record['attempt']}",
+    "model_attempt_finished": lambda record: f"step {record['step_id']}: {record['outcome']}",
+    "model_retry": lambda record: (
+        f"step {record['step_id']}, redelivery {record['used']} not before {moment(record['not_before_ms'])}"
+    ),
+    "model_step_finished": _answer,
+    "tool_batch_started": _batch,
+    "tool_dispatch_intent": lambda record: f"call {record['ordinal']}",
+    "tool_process": lambda record: f"call {record['ordinal']} is process {record['pid']}",
+    "tool_rerun": lambda record: f"{record['call_key'][:8]} for the {record['n']}. time",
+    "tool_call_returned": _result,
+    "tool_no_dispatch": lambda record: f"call {record['ordinal']} {record['reason']}: {record['message']}",
+    "tool_result": _result,
+    "turn_finished": lambda record: f"step {record['step_id']}",
+    "resume_started": _resumed,
+    "run_finished": _finished,
+    "indeterminate_resolved": lambda record: f"{record['call_key'][:8]} {record['verdict']} by {record['by']}",
+}

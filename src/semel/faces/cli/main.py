@@ -1,0 +1,144 @@
+"""The command line: `semel VERB`. A verb's module is loaded when the verb is used, so that `semel --help` costs next to nothing.
+
+Whatever goes wrong is one line on stderr, which says what happened and what to do, and an exit code of docs/status.md.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from semel.errors import SemelError, UnsupportedPlatform
+from semel.faces.cli.output import talk
+from semel.faces.cli.verbs import write_examples
+
+DEBUG_VARIABLE = "SEMEL_DEBUG"
+EXIT_INTERRUPTED_BY_KEY, EXIT_PIPE_CLOSED = 130, 141
+
+COMMANDS = {
+    "init": ("semel.faces.cli.init:init", "Write an agent file to start from."),
+    "run": ("semel.faces.cli.run:run", "Run an agent on a prompt."),
+    "send": ("semel.faces.cli.run:send", "Send a message to a session that exists."),
+    "resume": ("semel.faces.cli.run:resume", "Carry on what a crash left open."),
+    "ls": ("semel.faces.cli.look:ls", "List the sessions."),
+    "show": ("semel.faces.cli.look:show", "Tell what happened in a session."),
+    "tail": ("semel.faces.cli.tail:tail", "Print the records of a session, and follow them."),
+    "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
+    "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
+    "inbox": ("semel.faces.cli.decide:inbox", "List what waits for a person."),
+    "resolve": ("semel.faces.cli.decide:resolve", "Say what became of a call whose outcome is unknown."),
+    "models": ("semel.faces.cli.models:models", "List the providers of models."),
+    "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),
+    "demo": ("semel.faces.cli.demo:demo", "Pay an invoice, be killed twice, pay it once."),
+}
+
+EXAMPLES = (
+    "semel init",
+    'semel run "Refund order 17"',
+    "semel resume",
+    "semel inbox",
+    "semel resolve 7f3a --happened --continue",
+)
+
+
+class PipeClosed(Exception):
+    """Nobody reads stdout any more."""
+
+
+class Verbs(click.Group):
+    """The group of all verbs, by the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order in which one meets them."""
+        return [name for name, (home, _) in COMMANDS.items() if find_spec(home.partition(":")[0]) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the module of a verb."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs with their lines, without loading them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What one does first."""
+        write_examples(formatter, EXAMPLES)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. A closed stdout is not for click, which would make it exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
+
+
+@click.group(cls=Verbs, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="semel", message="semel %(version)s")
+def semel() -> None:
+    """Run LLM agents whose tools do real things. A crash neither repeats an action nor loses a word.
+
+    The state is in ./.semel, $SEMEL_STATE, or --state. Exit codes: 0 completed, 1 failed, 2 usage, 3 a person must look,
+    4 paused, 5 cancelled, 6 the log is damaged or newer, 7 the session is in use.
+    """
+    if sys.platform == "win32":
+        raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point: run a verb and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # standard streams are text files
+    try:
+        code = _exit_code(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = EXIT_PIPE_CLOSED
+    if code == EXIT_PIPE_CLOSED:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what the interpreter flushes at its end goes nowhere
+    sys.exit(code)
+
+
+def _exit_code(arguments: Sequence[str] | None) -> int:
+    try:
+        return int(semel.main(arguments, prog_name="semel", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return 2
+    except click.ClickException as error:
+        talk(f"semel: {error.format_message().rstrip('.')}. {_help_of(error)}")
+        return error.exit_code
+    except SemelError as error:
+        _trace()
+        talk(f"semel: {error}")
+        return error.exit
+    except PipeClosed:
+        return EXIT_PIPE_CLOSED
+    except (click.Abort, KeyboardInterrupt):
+        talk("semel: stopped. What was durable stays; nothing is lost")
+        return EXIT_INTERRUPTED_BY_KEY
+    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback for somebody who did not ask for one
+        _trace()
+        how = "" if os.environ.get(DEBUG_VARIABLE) else f" Set {DEBUG_VARIABLE}=1 for the traceback."
+        talk(f"semel: an unexpected error, which is a bug in semel: {type(error).__name__}: {error}.{how}")
+        return 1
+
+
+def _help_of(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f"See `{ctx.command_path if ctx else 'semel'} --help`."
+
+
+def _trace() -> None:
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exc()

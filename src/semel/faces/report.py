@@ -1,0 +1,47 @@
+"""What the command line says of a run: the object of status.json, and the run's output."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.core.state import Session
+from semel.core.status import Status, decode_status, status_of
+from semel.core.values import Frozen
+from semel.errors import need
+from semel.faces.views import view_of
+from semel.ports.log import SessionStore
+
+
+class Report(Frozen, frozen=True, kw_only=True):
+    """How a run stands. `output` is its final text, or the JSON text of a typed output; None where it has none."""
+
+    status: Status
+    output: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of status.json plus `output`."""
+        shown: dict[str, Any] = msgspec.to_builtins(self.status)
+        return {**shown, "output": self.output}
+
+
+def report_of(store: SessionStore, session: str, run_id: str | None = None) -> Report | None:
+    """How a run stands in the log, by default the newest; None for a session without a run. Raises what `view_of` raises."""
+    view = view_of(store, session)
+    state = as_of(view.state, run_id)
+    status = status_of(state, view.frames[-1].digest)
+    if status is None:
+        return None
+    published = decode_status(store.read_status(session))
+    if published is not None and (published.run_id, published.head_seq) == (status.run_id, status.head_seq):
+        status = published
+    ended = state.ended.get(status.run_id)
+    return Report(status=status, output=ended.output if ended else None)
+
+
+def as_of(state: Session, run_id: str | None) -> Session:
+    """The state as if that run, which is open or finished, were the newest: what its status is made from."""
+    if run_id is None or run_id == state.newest:
+        return state
+    need(state.ended.get(run_id), "a run that is not the newest is finished")
+    return replace(state, newest=run_id, run=None)
