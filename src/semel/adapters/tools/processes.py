@@ -6,6 +6,7 @@ the group. Where there is no /proc (macOS), only the group is known.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -114,15 +115,26 @@ def _signal_all(mark: ProcessMark, number: int) -> bool:
         return _signal_group(mark, number)
     found = members(mark)
     for process in found:
-        # A handle on the process, checked after it was taken: the signal reaches this process or none.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            handle = os.pidfd_open(process.pid)
-            try:
-                if _started(process.pid) == process.started:
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
+            _signal(process, number)
     return bool(found)
+
+
+def _signal(process: Process, number: int) -> None:
+    """Send a signal to this process, never to one that has its pid by now."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        if _started(process.pid) == process.started:  # an old kernel or a sandbox: the best that is left
+            os.kill(process.pid, number)
+        return
+    try:
+        if _started(process.pid) == process.started:  # asked while the handle keeps the pid from meaning another
+            signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
 
 
 def _signal_group(mark: ProcessMark, number: int) -> bool:
