@@ -197,7 +197,7 @@ def test_every_broken_exchange_of_our_own_client_is_unknown() -> None:
     ],
     ids=lambda value: f"{type(value).__module__}.{type(value).__name__}" if isinstance(value, BaseException) else "",
 )  # fmt: skip
-def test_a_librarys_exception_is_recognised_by_name(error: BaseException, reason: LostReason | None) -> None:
+def test_an_exception_of_a_library_is_recognised_by_name(error: BaseException, reason: LostReason | None) -> None:
     assert reason_of(error) is reason
 
 

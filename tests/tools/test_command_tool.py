@@ -154,7 +154,7 @@ def test_the_table_of_an_agent_file_becomes_the_spec() -> None:
         ({}, "missing required field `command`"),
         ({"command": []}, "needs a program"),
         ({"command": "ls -l"}, "Expected `array`"),
-        ({"command": ["ls"], "comand": 1}, "unknown field `comand`"),
+        ({"command": ["ls"], "shell": True}, "unknown field `shell`"),
         ({"command": ["{program}"], "args": {"program": "string"}}, "cannot depend on an argument"),
         ({"command": ["ls", "{path}"]}, "{path} is not an argument; there are call_key"),
         ({"command": ["ls"], "reconcile": ["status", "{key}"]}, "{key} is not an argument"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semel.adapters.tools.capture import Capture, PipeReader
-from semel.adapters.tools.processes import end_processes, is_running, mark_process, wait_for_exit
+from semel.adapters.tools.processes import KILL_SECONDS_MAX, end_processes, is_running, mark_process, wait_for_exit
 from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe
 from semel.errors import CallNotSent, OutcomeUnknown
@@ -116,7 +116,7 @@ def _pipe(capture: Capture, readers: list[PipeReader], writing_ends: contextlib.
 
 async def _end(mark: ProcessMark, exited: "asyncio.Future[int]", clock: Clock, grace_seconds: float) -> bool:
     found = await end_processes(mark, clock=clock, grace_seconds=grace_seconds)
-    await _within(grace_seconds, [exited], clock)
+    await _within(KILL_SECONDS_MAX, [exited], clock)
     return found
 
 

@@ -20,6 +20,7 @@ from semel.ports.world import Clock
 
 CALL_KEY_VARIABLE = "SEMEL_CALL_KEY"
 POLL_SECONDS = 0.02
+KILL_SECONDS_MAX = 5.0  # how long a killed process may take to be gone before it counts as one that cannot be ended
 
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "stat").exists()
@@ -65,7 +66,7 @@ def wait_for_exit(process: "subprocess.Popen[bytes]") -> int:
 async def end_processes(mark: ProcessMark, *, clock: Clock, grace_seconds: float) -> bool:
     """Ask all processes of the call to end, then kill them; True if there were any.
 
-    The wait for either is at most `grace_seconds`. If the wait is cancelled, they are killed at once.
+    `grace_seconds` lie between the two at most. If that wait is cancelled, they are killed at once.
     """
     if mark.boot != boot_identity():
         return False
@@ -75,7 +76,7 @@ async def end_processes(mark: ProcessMark, *, clock: Clock, grace_seconds: float
         await _wait_until_gone(mark, clock, grace_seconds)
     finally:
         remain = _signal_all(mark, signal.SIGKILL)
-    deadline = clock.monotonic() + grace_seconds
+    deadline = clock.monotonic() + KILL_SECONDS_MAX
     while remain and clock.monotonic() < deadline:
         await clock.sleep(POLL_SECONDS)
         remain = _signal_all(mark, signal.SIGKILL)
