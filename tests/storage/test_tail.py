@@ -21,7 +21,7 @@ def test_every_single_bit_flip_of_an_acknowledged_log_is_refused() -> None:
     counts = bit_flips(LOG)
     for name, count in counts.items():
         print(f"{name:14} {dict(count)}")
-    assert tally(counts.values()) == {"refused": 8 * 5049}
+    assert tally(counts.values()) == {"refused": 8 * 5989}
     assert counts["final newline"] == {"refused": 8}
     assert counts["last batch"] == {"refused": 8 * 504}
     assert set(counts) == {
@@ -56,7 +56,7 @@ def test_a_long_log_loses_nothing_to_any_flip_burst_or_cut() -> None:
     assert prefixes(log) == {"clean": len(log.frames) + 1, "torn": len(log.data) - len(log.frames)}
     assert bursts(log, 20_000, seed=2) == {"refused": 20_000}
     assert tally(bit_flips(reference_log(size=300)).values()) == {"refused": 8 * len(reference_log(size=300).data)}
-    for position in random.Random(3).sample(range(len(log.data)), 2_000):
+    for position in random.Random(3).sample(range(len(log.data)), 300):
         for value in range(256):
             if value != log.data[position]:
                 damaged = log.data[:position] + bytes([value]) + log.data[position + 1 :]
