@@ -13,7 +13,7 @@ from semel.errors import StoreError, UnsafeStore
 SESSIONS = "sessions"
 _CHECK = "Check who owns it, and whether its disk is full, read-only or broken."
 _REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
-_NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
+_NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 _NETWORK = frozenset(
     {
         *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
