@@ -171,7 +171,7 @@ class Greedy(Ledger):
 async def read_at(ledger_class: type[Ledger], seconds: float) -> bytes:
     """Consume a chunk that is ready, `seconds` after the headers, under an idle limit of 10 s."""
     clock = VirtualClock()
-    exchange = HttpExchange(clock=clock, ledger=ledger_class(Limits(idle_ms=10_000), 0.0), where="s")
+    exchange = HttpExchange(clock=clock, ledger=ledger_class(Limits(idle_ms=10_000), 0.0), where="s", redact=str)
     exchange.start(asyncio.ensure_future(exchange.push(b"ready")))
     exchange.headers_came(200, {})
     await asyncio.sleep(0)
@@ -196,7 +196,7 @@ async def test_a_deadline_that_fails_when_it_is_reached_is_caught():
 
 async def test_an_expired_deadline_comes_before_the_end_of_the_body_and_before_headers():
     clock = VirtualClock()
-    exchange = HttpExchange(clock=clock, ledger=Ledger(Limits(), 0.0), where="s")
+    exchange = HttpExchange(clock=clock, ledger=Ledger(Limits(), 0.0), where="s", redact=str)
     exchange.start(asyncio.ensure_future(asyncio.sleep(0)))
     exchange.headers_came(200, {})
     await asyncio.sleep(0.001)

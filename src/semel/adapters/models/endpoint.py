@@ -95,8 +95,12 @@ class ApiKey:
         return {"authorization": f"Bearer {key}"}
 
     def redact(self, text: str) -> str:
-        """`text` without the key, should a server have repeated it."""
+        """`text` without the key, should a server have repeated it. To be used before a text is cut short."""
         return text.replace(self._last, "[key]") if self._last else text
+
+    def origin(self) -> str:
+        """Where the key of the last request came from, in words, for whoever reads that it was refused."""
+        return f"the key came from {self.name}" if self._last else f"no key was sent; set {self.name}"
 
 
 def key_from(environ: Mapping[str, str], name: str, endpoint: Endpoint, *, optional: bool) -> ApiKey:
