@@ -261,6 +261,35 @@ async def test_leaving_the_stream_early_ends_the_exchange_and_leaves_no_task():
     assert asyncio.all_tasks() == before
 
 
+async def test_a_consumer_that_is_behind_makes_the_socket_wait():
+    pulled = 0
+
+    async def flood(_clock: VirtualClock) -> AsyncIterator[bytes]:
+        nonlocal pulled
+        for _ in range(64):
+            pulled += 1
+            yield delta("x" * 65_536)
+        yield END
+
+    clock = VirtualClock()
+    model = virtual_model(clock, ScheduledConnector(clock, flood))
+    stream = model.stream(model.render(ask()))
+    await anext(stream)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert pulled < 20  # one MiB is read ahead, no more
+    assert isinstance([item async for item in stream][-1], Answer)
+    assert pulled == 64
+
+
+async def test_a_refusal_whose_body_stalls_or_breaks_keeps_its_status():
+    for schedule in (headers_only, silent):
+        clock = VirtualClock()
+        connector = ScheduledConnector(clock, schedule, status=429)
+        _, end = await in_virtual_time(clock, outcome(virtual_model(clock, connector), ask()))
+        assert (end.failure, end.exchange.http_status) == (FailureClass.RATE_LIMIT, 429)
+
+
 async def test_reading_a_key_that_hangs_is_under_the_limits_too():
     from semel.adapters.models.catalog import build_model
 
