@@ -271,6 +271,16 @@ def test_a_client_can_be_killed_while_the_model_answers_and_its_next_request_is_
     assert lines[0]["sha256"] == lines[1]["sha256"]
 
 
+def test_a_script_that_cannot_be_served_is_one_line_and_exit_2(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    for name, told in (("bad.json", "cannot be read"), ("none.json", "cannot be opened")):
+        done = subprocess.run(
+            [sys.executable, "-m", "semel.testing.model_server", str(tmp_path / name)],
+            capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n"), told in done.stderr) == (2, 1, True), done.stderr
+
+
 def wait_for(condition) -> None:
     tick = threading.Event()
     while not condition():

@@ -131,6 +131,17 @@ async def test_a_key_is_read_anew_for_each_request_and_may_be_fetched():
         assert [received.headers["authorization"] for received in server.requests] == ["Bearer one", "Bearer two"]
 
 
+async def test_a_key_source_that_fails_is_told_by_kind_only():
+    def broken() -> str:
+        raise RuntimeError(CANARY)
+
+    model = build_model("openai:gpt-5", clock=HandClock(), environ={}, key=broken)
+    _, end = await outcome(model, ask())
+    await model.close()
+    assert (end.failure, "RuntimeError" in str(end)) == (FailureClass.AUTH, True)
+    assert CANARY not in "".join(traceback.format_exception(end))
+
+
 async def test_a_key_is_refused_to_another_host():
     key = key_from({"K": CANARY}, "K", parse_endpoint("https://one.example/v1"), optional=False)
     with pytest.raises(BadSettings, match=r"for one\.example, not for two\.example") as caught:
