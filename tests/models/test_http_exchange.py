@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from models_support import CASES, HandClock, after, ask, outcome
 
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.deadline import Limits
-from semel.adapters.models.script_chat import End, Head, HoldHere, Send, Step
+from semel.adapters.models.script import parse_script
+from semel.adapters.models.script_chat import End, Head, HoldHere, Send, Step, chat_events
 from semel.core.values import Stop, Text, ToolCall, Usage
 from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, ModelPort
 from semel.testing.model_server import ModelServer
@@ -324,3 +326,42 @@ async def test_two_exchanges_of_one_model_do_not_mix():
         assert [end.blocks[0].text[0] for _, end in ends] == ["a", "b"] * 4
         assert all(len(end.blocks[0].text) == 500 for _, end in ends)
         await model.close()
+
+
+async def cut_everywhere(step: int) -> tuple[int, int]:
+    """Cut one stream at every `step`-th byte, in both ways, over real sockets: (cuts, answers among them)."""
+    script = {
+        "answers": [{"text": "Paying.", "calls": [{"name": "pay", "args": {"cents": 5}}], "usage": {"input": 1, "output": 1}}]
+    }
+    whole = b"".join(chat_events(parse_script(msgspec.json.encode(script), "s").answers[0], 0, "m"))
+    cuts = answers = 0
+    plan: list[tuple[int, str]] = [(at, how) for at in range(0, len(whole), step) for how in ("reset", "no_last_chunk")]
+    queue = list(plan)
+
+    def reply(_body: bytes) -> list[Step]:
+        at, how = queue.pop(0)
+        return [STREAM, Send(body=whole[:at]), End(how=how)]
+
+    async with ModelServer(reply) as server:
+        model = model_at(server.url)
+        for at, _ in plan:
+            _, end = await outcome(model, ask())
+            cuts += 1
+            answers += isinstance(end, Answer)
+            assert isinstance(end, Answer) or end.failure is FailureClass.INTERRUPTED, (at, end)
+        await model.close()
+    return cuts, answers
+
+
+async def test_a_stream_cut_at_any_byte_is_never_an_answer():
+    cuts, answers = await cut_everywhere(23)
+    print(f"{cuts} cuts over real sockets, {answers} taken for an answer")
+    assert (cuts, answers) == (106, 0)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(300)
+async def test_a_stream_cut_at_every_byte_is_never_an_answer():
+    cuts, answers = await cut_everywhere(1)
+    print(f"{cuts} cuts over real sockets, {answers} taken for an answer")
+    assert (cuts, answers) == (2424, 0)

@@ -155,6 +155,67 @@ async def test_a_trickle_of_single_bytes_is_the_same_answer():
 
 
 @pytest.mark.anyio
+async def test_the_model_in_process_waits_holds_and_refuses_as_the_server_does(tmp_path):
+    from models_support import VirtualClock, in_virtual_time
+
+    reached, release, path = tmp_path / "reached", tmp_path / "release", tmp_path / "s.json"
+    hold = {"kind": "hold", "reached": str(reached), "release": str(release)}
+    refusal = {"kind": "status", "status": 500, "body": "x"}
+    path.write_text(
+        json.dumps(
+            {"answers": [{"text": "a", "delay_ms": 2500}, {"text": "held", "fault": hold}, {"text": "b", "fault": refusal}]}
+        )
+    )
+    clock = VirtualClock()
+    model = build_model(f"scripted:{path}", clock=clock, environ={})
+    await in_virtual_time(clock, outcome(model, after(0)))
+    assert clock.monotonic() == 2.5
+    held = asyncio.ensure_future(in_virtual_time(clock, outcome(model, after(1))))
+    while not reached.exists():
+        await asyncio.sleep(0)
+    assert not held.done()
+    release.touch()
+    assert (await held)[1].blocks == (Text(text="held"),)
+    _, refused = await outcome(model, after(2))
+    assert (refused.failure, refused.exchange.http_status) == (FailureClass.SERVER_ERROR, 500)
+    _, beyond = await outcome(model, after(3))
+    assert beyond.provider_code == "script_exhausted"
+    await model.close()
+
+
+@pytest.mark.anyio
+async def test_a_hold_ends_when_its_file_appears(tmp_path):
+    release = tmp_path / "release"
+    hold = {"kind": "hold", "release": str(release), "times": None}
+    async with ModelServer({"answers": [{"text": "held", "delay_ms": 1, "fault": hold}]}) as server:
+        model = model_at(server.url)
+        task = asyncio.ensure_future(outcome(model, ask()))
+        await server.reached.wait()
+        assert not task.done()
+        release.touch()
+        assert (await task)[1].blocks == (Text(text="held"),)
+        await model.close()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_only_pings_sends_comments_until_its_client_goes():
+    import httpx2
+
+    async with ModelServer({"answers": [{"text": "x", "fault": {"kind": "ping_only", "every_ms": 1}}]}) as server:
+        received = b""
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            body = model_at(server.url).render(ask()).body
+            async with client.stream("POST", server.url + "/chat/completions", content=body) as response:
+                async for chunk in response.aiter_raw():
+                    received += chunk
+                    if received.count(b"ping") >= 3:
+                        break
+        assert received.startswith(b": ping\n\n: ping\n\n")
+        while server.connections:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.anyio
 async def test_pings_alone_are_given_up_in_the_end(tmp_path):
     from models_support import VirtualClock, in_virtual_time
 
@@ -208,6 +269,16 @@ def test_a_client_can_be_killed_while_the_model_answers_and_its_next_request_is_
     assert len(lines) == 2
     assert lines[0]["body"] == lines[1]["body"]
     assert lines[0]["sha256"] == lines[1]["sha256"]
+
+
+def test_a_script_that_cannot_be_served_is_one_line_and_exit_2(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    for name, told in (("bad.json", "cannot be read"), ("none.json", "cannot be opened")):
+        done = subprocess.run(
+            [sys.executable, "-m", "semel.testing.model_server", str(tmp_path / name)],
+            capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n"), told in done.stderr) == (2, 1, True), done.stderr
 
 
 def wait_for(condition) -> None:

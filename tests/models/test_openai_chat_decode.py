@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from models_support import CASES, CHAT, decode, decode_chunks, pieces
 
+from semel.adapters.models import sse
+from semel.adapters.models.openai_chat import decode as decode_module
 from semel.adapters.models.openai_chat import errors
 from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
 from semel.adapters.models.openai_chat.options import ChatOptions, Dialect, Price
@@ -251,6 +253,9 @@ FAILURES: list[tuple[str, Callable[[], bytes], FailureClass]] = [
     ("nothing", lambda: b"", FailureClass.INTERRUPTED),
     ("comments only", lambda: b": wait\n\n: wait\n\n", FailureClass.INTERRUPTED),
     ("too deep", lambda: b"data: " + b"[" * 200_000 + b"\n\n", FailureClass.INTERRUPTED),
+    ("an event too large", lambda: b"data: " + b"x" * (sse.EVENT_BYTES_MAX + 1), FailureClass.MALFORMED_OUTPUT),
+    ("a document too large", lambda: b"{" + b" " * decode_module.JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
+    ("white space", lambda: b"\r\n \n", FailureClass.INTERRUPTED),
     ("huge number", lambda: b'data: {"choices":[],"x":' + b"9" * 5_000 + b"}\n\n", FailureClass.INTERRUPTED),
 ]
 
@@ -258,12 +263,24 @@ FAILURES: list[tuple[str, Callable[[], bytes], FailureClass]] = [
 @pytest.mark.parametrize(("name", "make", "failure"), FAILURES, ids=[row[0] for row in FAILURES])
 def test_what_is_no_answer_has_a_class(name, make, failure):
     for size in SIZES:
-        if size == 1 and name == "too deep":
-            continue  # 200,000 one-byte chunks prove nothing more
+        if size is not None and "too " in name:
+            continue  # millions of small chunks prove nothing more
         with pytest.raises(Undecodable) as caught:
             decode(make(), size)
         found = errors.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
         assert found is failure
+
+
+def test_content_in_parts_and_chunks_of_no_shape_are_taken_for_what_they_are():
+    parts = [
+        {"type": "text", "text": "a"},
+        {"type": "thinking", "text": "hm"},
+        "x",
+        {"type": "text", "text": "b"},
+        {"type": "text"},
+    ]
+    _, answer = decode(event(7) + event([]) + chunk({"content": parts}) + chunk({"content": 5}, "stop") + DONE)
+    assert answer.blocks == (Text(text="ab"),)
 
 
 def test_an_error_member_that_is_null_is_no_error():
@@ -291,6 +308,7 @@ def test_usage_that_is_missing_or_nonsense_is_not_reported_as_zero():
         {"prompt_tokens": None},
         {"prompt_tokens": -1, "completion_tokens": True},
         {"prompt_tokens": "7"},
+        {"completion_tokens": 1.5},
         [],
     ):
         _, answer = decode(event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}) + DONE)
@@ -305,6 +323,9 @@ def test_a_cost_comes_from_the_server_or_from_the_price_and_is_rounded_up():
     priced = ChatOptions(price=Price(currency="EUR", input="1.25", output="10", cache_read="0.125"))
     assert decode(body, None, priced)[1].usage.cost == Money(micros=675, currency="EUR")
     assert decode(body)[1].usage.cost is None
+    for nonsense in (True, [], "much", -1, 1e300):
+        strange = event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": {**usage, "cost": nonsense}})
+        assert decode(strange + DONE, None, reported)[1].usage.cost is None
 
 
 def test_fragments_of_reasoning_details_are_merged_by_index_and_only_texts_are_joined():

@@ -323,6 +323,11 @@ def test_half_a_surrogate_pair_in_an_old_log_does_not_brick_the_session():
     assert json.loads(body)["messages"][0]["content"] == "a\ufffdb"
 
 
+def test_a_prompt_without_messages_is_still_a_request():
+    body = json.loads(rendered(chat_bundle(), Prompt(instructions="i", tools=(), messages=())))
+    assert body["messages"] == [{"role": "system", "content": "i"}]
+
+
 def test_a_tool_without_a_description_has_none():
     bare = ToolSpec(name="t", description="", parameters='{"type":"object"}')
     tool = json.loads(rendered(chat_bundle(), prompt(tools=(bare,))))["tools"][0]

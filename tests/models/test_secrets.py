@@ -25,7 +25,16 @@ def replies():
     leak = f'{{"error":{{"message":"Incorrect API key provided: {CANARY}","code":"{CANARY}"}}}}'
     for status in (200, 400, 401, 403, 429, 500, 502):
         for kind in ("application/json", "text/html", "text/event-stream"):
-            for body in (leak, f"<html>{CANARY}</html>", f"data: {leak}\n\n", f"{CANARY} oops", "", "null"):
+            cut = "x" * 190 + CANARY  # where a text that is cut short would keep half of it
+            for body in (
+                leak,
+                f"<html>{CANARY}</html>",
+                f"data: {leak}\n\n",
+                f"{CANARY} oops",
+                cut,
+                leak.replace("In", cut),
+                "null",
+            ):
                 yield status, kind, body.encode()
 
 
@@ -52,9 +61,30 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_an_error(caplo
         await model.close()
     text = "\n".join(shown) + caplog.text
     print(f"{len(wrong)} failures, {len(shown)} texts")
-    assert len(wrong) == 126
-    assert CANARY not in text
+    assert len(wrong) == 147
+    assert CANARY[:10] not in text
     assert PROMPT_CANARY not in text
+
+
+async def test_a_header_that_repeats_the_key_does_not_get_it_into_the_facts():
+    def reply(_body: bytes):
+        return [Head(status=500, headers={"content-type": CANARY, "x-request-id": "x" * 90 + CANARY}), End()]
+
+    async with ModelServer(reply) as server:
+        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
+        _, end = await outcome(model, ask())
+        await model.close()
+    assert end.exchange.content_type == "[key]"
+    assert CANARY[:5] not in end.exchange.request_id
+
+
+async def test_a_refused_key_is_named_by_its_source():
+    async with ModelServer({"answers": [{"fault": {"kind": "status", "status": 401, "times": None}}]}) as server:
+        for environ, told in (({"CANARY": CANARY}, "the key came from CANARY"), ({}, "no key was sent; set CANARY")):
+            model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ=environ, options=OPTIONS)
+            _, end = await outcome(model, ask())
+            await model.close()
+            assert (end.failure, told in str(end)) == (FailureClass.AUTH, True)
 
 
 async def test_a_connection_that_fails_does_not_show_the_key(caplog):
@@ -99,6 +129,17 @@ async def test_a_key_is_read_anew_for_each_request_and_may_be_fetched():
         await outcome(model, ask())
         await model.close()
         assert [received.headers["authorization"] for received in server.requests] == ["Bearer one", "Bearer two"]
+
+
+async def test_a_key_source_that_fails_is_told_by_kind_only():
+    def broken() -> str:
+        raise RuntimeError(CANARY)
+
+    model = build_model("openai:gpt-5", clock=HandClock(), environ={}, key=broken)
+    _, end = await outcome(model, ask())
+    await model.close()
+    assert (end.failure, "RuntimeError" in str(end)) == (FailureClass.AUTH, True)
+    assert CANARY not in "".join(traceback.format_exception(end))
 
 
 async def test_a_key_is_refused_to_another_host():

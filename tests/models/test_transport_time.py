@@ -171,7 +171,7 @@ class Greedy(Ledger):
 async def read_at(ledger_class: type[Ledger], seconds: float) -> bytes:
     """Consume a chunk that is ready, `seconds` after the headers, under an idle limit of 10 s."""
     clock = VirtualClock()
-    exchange = HttpExchange(clock=clock, ledger=ledger_class(Limits(idle_ms=10_000), 0.0), where="s")
+    exchange = HttpExchange(clock=clock, ledger=ledger_class(Limits(idle_ms=10_000), 0.0), where="s", redact=str)
     exchange.start(asyncio.ensure_future(exchange.push(b"ready")))
     exchange.headers_came(200, {})
     await asyncio.sleep(0)
@@ -196,7 +196,7 @@ async def test_a_deadline_that_fails_when_it_is_reached_is_caught():
 
 async def test_an_expired_deadline_comes_before_the_end_of_the_body_and_before_headers():
     clock = VirtualClock()
-    exchange = HttpExchange(clock=clock, ledger=Ledger(Limits(), 0.0), where="s")
+    exchange = HttpExchange(clock=clock, ledger=Ledger(Limits(), 0.0), where="s", redact=str)
     exchange.start(asyncio.ensure_future(asyncio.sleep(0)))
     exchange.headers_came(200, {})
     await asyncio.sleep(0.001)
@@ -259,6 +259,35 @@ async def test_leaving_the_stream_early_ends_the_exchange_and_leaves_no_task():
     await stream.aclose()
     assert connector.bodies[0].closed
     assert asyncio.all_tasks() == before
+
+
+async def test_a_consumer_that_is_behind_makes_the_socket_wait():
+    pulled = 0
+
+    async def flood(_clock: VirtualClock) -> AsyncIterator[bytes]:
+        nonlocal pulled
+        for _ in range(64):
+            pulled += 1
+            yield delta("x" * 65_536)
+        yield END
+
+    clock = VirtualClock()
+    model = virtual_model(clock, ScheduledConnector(clock, flood))
+    stream = model.stream(model.render(ask()))
+    await anext(stream)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert pulled < 20  # one MiB is read ahead, no more
+    assert isinstance([item async for item in stream][-1], Answer)
+    assert pulled == 64
+
+
+async def test_a_refusal_whose_body_stalls_or_breaks_keeps_its_status():
+    for schedule in (headers_only, silent):
+        clock = VirtualClock()
+        connector = ScheduledConnector(clock, schedule, status=429)
+        _, end = await in_virtual_time(clock, outcome(virtual_model(clock, connector), ask()))
+        assert (end.failure, end.exchange.http_status) == (FailureClass.RATE_LIMIT, 429)
 
 
 async def test_reading_a_key_that_hangs_is_under_the_limits_too():

@@ -44,7 +44,8 @@ def npm(*arguments: str, cwd: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PeerUnavailable(f"npm {arguments[0]}: {error}") from None
     if done.returncode != 0:
-        raise PeerUnavailable(f"npm {arguments[0]} failed: {' '.join(done.stderr.split())[-300:]}")
+        told = [line.removeprefix("npm error ") for line in done.stderr.splitlines() if line.startswith("npm error ")]
+        raise PeerUnavailable(f"npm {arguments[0]} failed: {' '.join(told)[:200]}")
 
 
 def installed() -> Path:

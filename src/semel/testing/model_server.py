@@ -24,7 +24,9 @@ from typing import Self
 
 from semel.adapters.models.script import Script, parse_script
 from semel.adapters.models.script_chat import PING, ChatScript, End, Head, HoldHere, Pause, Send, Silence, Step
+from semel.adapters.models.scripted import load_script
 from semel.core.values import JSON, Frozen
+from semel.errors import UsageError
 
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 _POLL_SECONDS = 0.005
@@ -269,8 +271,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--journal", type=Path, help="file that each request body is appended to")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; a free one by default")
     given = parser.parse_args(arguments)
-    script = parse_script(Path(given.script).read_bytes(), given.script)
-    asyncio.run(_main(script, given.journal, given.port))
+    try:
+        asyncio.run(_main(load_script(given.script), given.journal, given.port))
+    except (UsageError, OSError) as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":

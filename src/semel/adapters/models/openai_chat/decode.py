@@ -14,7 +14,7 @@ from semel.adapters.models.openai_chat.errors import ServerError, class_of_finis
 from semel.adapters.models.openai_chat.options import ChatOptions
 from semel.adapters.models.openai_chat.reasoning import Reasoning
 from semel.adapters.models.openai_chat.usage import usage_of
-from semel.core.values import JSON, Block, Frozen, Stop, Text, Usage, clean_text
+from semel.core.values import JSON, Block, Frozen, Stop, Text, Usage, clean_text, printable
 from semel.ports.model import FailureClass
 
 JSON_BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -183,7 +183,7 @@ class _Answer:
         if stop in (Stop.END_TURN, Stop.TOOL_USE):
             stop = Stop.TOOL_USE if len(self._calls) else Stop.REFUSAL if self._refused else Stop.END_TURN
         usage = usage_of(self._usage, self._options)
-        return Decoded(blocks=tuple(blocks), stop=stop, usage=usage, raw_stop=clean_text(self.finish))
+        return Decoded(blocks=tuple(blocks), stop=stop, usage=usage, raw_stop=printable(self.finish, limit=100))
 
     def _add(self, content: dict[str, JSON]) -> str:
         piece, refusal = _content_text(content.get("content")), content.get("refusal")
