@@ -97,7 +97,8 @@ class Performer:
         process, tool = call.process, self.kit.tools.get(call.planned.tool)
         if process is None or tool is None:
             return False
-        return await tool.end_leftovers(ProcessMark(pid=process.pid, started=process.started, boot=process.boot))
+        mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=call.planned.call_key)
+        return await tool.end_leftovers(mark)
 
     def _spec(self, run: Run, call: CallState) -> ToolSpec:
         return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
