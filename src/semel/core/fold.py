@@ -13,6 +13,7 @@ from semel.core.answer import with_answer
 from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_batch import apply_to_batch
 from semel.core.keys import digests_of_delivery
+from semel.core.persistent import Chain
 from semel.core.records import (
     Config,
     Content,
@@ -39,7 +40,7 @@ from semel.core.records import (
 )
 from semel.core.state import Ended, KeyUse, Logged, Resolved, Run, Session, Step
 from semel.core.texts import OUTPUT_REMINDER, verdict_message, verdict_result
-from semel.core.values import AssistantMessage, Message, UserMessage, derived_id
+from semel.core.values import AssistantMessage, Message, Opaque, UserMessage, derived_id
 from semel.errors import need
 
 C = TypeVar("C", Config, Instructions, ToolSet, UserMessage)
@@ -143,6 +144,7 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         continues=record.continues,
     )
     messages: list[Message] = [_entry(state, logged, name, UserMessage) for name in record.input]
+    target = "\n".join((run.config.bundle.family, run.config.bundle.endpoint, run.config.bundle.model))
     text = "\n".join(message.text for message in messages if isinstance(message, UserMessage))
     use = KeyUse(kind="send", run_id=record.run_id, **digests_of_delivery(text, record.context))
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
@@ -151,9 +153,24 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         session=record.session,
         run=run,
         newest=record.run_id,
-        transcript=state.transcript.plus(*messages),
+        target=target,
+        transcript=(state.transcript if target == state.target else _without_opaque(state.transcript)).plus(*messages),
         keys=state.keys.plus(record.key, use),
         continued=continued,
+    )
+
+
+def _without_opaque(transcript: Chain[Message]) -> Chain[Message]:
+    """The conversation as another model may see it: without the state that only its author understands."""
+    if not any(isinstance(message, AssistantMessage) and message.opaque for message in transcript):
+        return transcript
+    return Chain(
+        [
+            AssistantMessage(blocks=tuple(block for block in message.blocks if not isinstance(block, Opaque)))
+            if isinstance(message, AssistantMessage) and message.opaque
+            else message
+            for message in transcript
+        ]
     )
 
 

@@ -158,10 +158,15 @@ class KeyUse(Frozen, frozen=True, kw_only=True):
 
 
 class Session(Frozen, frozen=True, kw_only=True):
-    """All that is derived of a session. `rendered` counts the messages that some request has rendered."""
+    """All that is derived of a session.
+
+    `rendered` counts the messages that some request has rendered. `target` names the model that the newest run asks: opaque
+    provider state goes back to that model only, so a run that asks another starts without it (M4, wire 0.2).
+    """
 
     session: str
     lineage: str = ""
+    target: str = ""
     head: int = 0
     last_at_ms: int = 0
     last_fence: int = 0

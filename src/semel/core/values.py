@@ -78,6 +78,11 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
         return "".join(block.text for block in self.blocks if isinstance(block, Text))
 
     @property
+    def opaque(self) -> bool:
+        """Whether it holds provider state."""
+        return any(isinstance(block, Opaque) for block in self.blocks)
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in issue order; a call's ordinal is its index here."""
         return tuple(block for block in self.blocks if isinstance(block, ToolCall))

@@ -5,6 +5,7 @@ Nothing in this module decides: retries, limits and what an unknown means are `c
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,14 +111,11 @@ class Performer:
             await self.clock.sleep(wait_ms / 1000)
 
     async def _stream(self, request: Request, live: Live) -> Answer:
-        answer: Answer | None = None
-        async for chunk in self.kit.model.stream(request):  # to its end, so that the exchange closes itself
-            if isinstance(chunk, Answer):
-                answer = chunk
-            else:
+        async with aclosing(self.kit.model.stream(request)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Answer):
+                    return chunk
                 self.feed.publish(_with(live, "text", chunk.text))
-        if answer is not None:
-            return answer
         raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
 
     def _attempt(self, effect: CallModel, request: Request, exchange: Exchange, outcome: str) -> ModelAttemptFinished:

@@ -9,7 +9,7 @@ MODEL-6  No error text carries a key, a header or a request body.
 """
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from semel.core.values import Block, Bundle, Frozen, Prompt, Stop, Usage
@@ -131,7 +131,7 @@ class ModelPort(Protocol):
     def render(self, prompt: Prompt) -> Request:
         """Render the prompt into one request."""
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Answer]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """Send it once and yield what comes back."""
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """The scripted model in this process: the replies of `script_chat`, decoded as if they had come over a socket."""
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
 from semel.adapters.models.deadline import Limits
@@ -53,7 +53,7 @@ class ScriptedModel:
         """The request that a generic chat completions server would get."""
         return self._renderer.render(prompt)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """Play the reply to `request`. Raises ModelFailed as the HTTP adapter would."""
         decoder, received, head = BodyDecoder(self._options), bytearray(), Head(status=200, headers={})
         try:

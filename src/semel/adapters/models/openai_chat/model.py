@@ -1,6 +1,6 @@
 """The model port over chat completions."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ class OpenAIChat:
         """One request; equal prompts give equal bytes (MODEL-1)."""
         return self._renderer.render(prompt)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Answer]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """One exchange: text as it comes, then the answer. Raises ModelFailed."""
         async with self._transport.post("/chat/completions", body=request.body, headers=_HEADERS) as exchange:
             if exchange.status != 200:
