@@ -104,6 +104,11 @@ class FaultyDisk(NumberedDisk):
         self.fault = Fault(at=0, kind="error", code=code)
         self._failing = name
 
+    def fail_always(self, name: str, code: int) -> None:
+        """Let every later call of that name fail."""
+        self.fault = Fault(at=0, kind="error", code=code, forever=True)
+        self._failing = name
+
     def open_directory(self, name: str, within: int | None) -> int:
         """Remembers the descriptor."""
         fd = super().open_directory(name, within)
@@ -145,10 +150,11 @@ class FaultyDisk(NumberedDisk):
             self._fail(fault)
         if hit and fault.kind == "crash_entry":
             self._die()
-        result = act()
-        if hit and fault.kind == "crash_exit":
-            self._die()
-        return result
+        try:
+            return act()
+        finally:
+            if hit and fault.kind == "crash_exit":
+                self._die()
 
     def bury(self) -> None:
         """Close every descriptor that the dead process left open, which also frees its locks."""
@@ -194,5 +200,5 @@ class KillingDisk(NumberedDisk):
         try:
             return act()
         finally:
-            if hit:  # a call that failed has returned, too
+            if hit:
                 os.kill(os.getpid(), signal.SIGKILL)

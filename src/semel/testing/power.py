@@ -50,7 +50,7 @@ class ForgetfulDisk(FaultyDisk):
         """Makes the bytes durable."""
         super().sync(fd)
         path = self._paths[fd]
-        self._synced[path] = self.read(fd) if path.exists() else b""
+        self._synced[path] = path.read_bytes() if path.exists() else b""
         if path in self._durable:
             self._durable[path] = self._synced[path]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.root import Root, naming, open_private, replace_file
+from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
 from semel.errors import StoreError
 
@@ -108,12 +108,9 @@ class FileFloor:
                 if waits > _WAITS_MAX:
                     raise StoreError(f"{path} stayed locked by another process. Nothing was changed; try again.")
                 self._disk.pause()
-            try:
-                yield
-            finally:
-                self._disk.unlock(fd)
+            yield
         finally:
-            self._disk.close(fd)
+            unlock_and_close(self._disk, fd)
 
 
 def floor_at(path: Path, disk: Disk | None = None) -> FileFloor:

@@ -6,13 +6,12 @@ container in which everybody is process 1, or garbage in the file can neither fr
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.root import Place, naming, open_private, same_file
+from semel.adapters.file.root import Place, naming, open_private, same_file, unlock_and_close
 from semel.core.header import NUMBER_LIMIT
 from semel.core.values import Frozen, printable
 from semel.errors import LeaseLost, SessionBusy, StoreError, UnsafeStore
@@ -139,11 +138,7 @@ class Lease:
         """Give it back; the file stays for ever (W24, FACT13)."""
         if self._held:
             self._held = False
-            try:
-                with suppress(OSError):  # closing frees it as well, unless a child process still has a copy
-                    self._disk.unlock(self._fd)
-            finally:
-                self._disk.close(self._fd)
+            unlock_and_close(self._disk, self._fd)
 
 
 def _busy(session: str, holder: str) -> str:

@@ -62,6 +62,15 @@ def replace_file(disk: Disk, name: str, content: bytes, within: int, path: Path)
     disk.rename(temporary, name, within)
 
 
+def unlock_and_close(disk: Disk, fd: int) -> None:
+    """Give a lock back. Closing alone would do, unless a child process still has a copy of the descriptor."""
+    try:
+        with suppress(OSError):
+            disk.unlock(fd)
+    finally:
+        disk.close(fd)
+
+
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether two names lead to one file."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

@@ -1,0 +1,53 @@
+"""A process that holds sessions and does what it is told on stdin, one word a line; answers each with one line.
+
+holder ROOT SESSION: opens the session, says `open <fence>`, or the code of the error.
+"""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+from semel.errors import SemelError
+from semel.testing.conformance import records
+from semel.testing.faults import KillingDisk
+from storage.logs import lineage_payload
+
+
+def say(text: object) -> None:
+    print(text, flush=True)
+
+
+async def main(root: str, session: str) -> None:
+    store = FileStore(Path(root), SystemClock(), known=frozenset(), disk=KillingDisk.from_environment())
+    try:
+        writer = await store.open(session)
+    except SemelError as error:
+        say(f"{error.code} {error}")
+        return
+    say(f"open {writer.fence}")
+    for line in sys.stdin:
+        word, _, rest = line.strip().partition(" ")
+        try:
+            if word == "append":
+                batch = records(rest) if writer.frames or writer.head else [lineage_payload(session), *records(rest)]
+                say(f"appended {(await writer.append(batch))[-1].seq}")
+            elif word == "note":
+                say(f"noted {writer.note(records(rest))[-1].seq}")
+            elif word == "check":
+                writer.check()
+                say("held")
+            elif word == "child":  # a tool that outlives us; it holds none of our descriptors
+                child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+                say(f"child {child.pid}")
+            elif word == "close":
+                await writer.close()
+                say("closed")
+        except SemelError as error:
+            say(f"{error.code} {error}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,298 @@
+"""Deaths, power losses and errors at every persistence call of the file store (proof T1, T2, T9 to T12).
+
+The scenario acknowledges to an oracle outside the store. Whatever happens at whichever call, a later open finds everything
+that was acknowledged, and nothing but prefixes of what was written.
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+from semel.core.frame import Frame, TailKind, scan
+from semel.errors import AppendRefused, SemelError, WriterPoisoned
+from semel.testing.faults import Crashed, Fault, FaultyDisk
+from semel.testing.power import ForgetfulDisk
+from storage.conftest import KNOWN, MakeStore, plant
+from storage.logs import lineage_payload, payload, reference_log
+
+LOG = reference_log()
+CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
+
+
+@dataclass
+class Oracle:
+    """What the outside was told, and all that was ever handed to the store."""
+
+    acknowledged: list[Frame] = field(default_factory=list)
+    attempted: set[bytes] = field(default_factory=set)
+    finished: bool = False
+
+
+async def scenario(store: FileStore, oracle: Oracle) -> None:
+    """Two tenures of one session: batches, notes, a gated record, a status."""
+
+    async def append(batch: Sequence) -> None:
+        oracle.attempted.update(item.json for item in batch)
+        oracle.acknowledged.extend(await writer.append(batch))
+
+    writer = await store.open("box")
+    await append([lineage_payload(), payload(20)])
+    await append([payload(400), payload(30), payload(50)])
+    oracle.attempted.add(payload(60).json)
+    writer.note([payload(60)])
+    await append([payload(70, requires=("a/v1",))])
+    writer.publish_status(b'{"head_seq":6}')
+    await writer.close()
+    writer = await store.open("box")
+    await append([payload(80), payload(90)])
+    await writer.close()
+    oracle.finished = True
+
+
+def store_at(root: Path, disk: FaultyDisk) -> FileStore:
+    return FileStore(root, SystemClock(), known=KNOWN, disk=disk)
+
+
+async def holds(root: Path, oracle: Oracle, disk: FaultyDisk | None = None) -> None:
+    """The session opens, holds what was acknowledged, and nothing that was never handed over."""
+    writer = await store_at(root, disk or FaultyDisk()).open("box")
+    assert set(oracle.acknowledged) <= set(writer.frames)
+    assert [frame.seq for frame in writer.frames] == list(range(len(writer.frames)))
+    assert {frame.payload for frame in writer.frames} <= oracle.attempted
+    before = [payload(11)] if writer.frames else [lineage_payload(), payload(11)]
+    oracle.attempted.update(item.json for item in before)
+    oracle.acknowledged[:] = [*writer.frames, *await writer.append(before)]
+    await writer.close()
+
+
+async def outcome(root: Path, disk: FaultyDisk, oracle: Oracle) -> str:
+    """What the scenario says to one error; afterwards the session holds what it should."""
+    said = None
+    try:
+        await scenario(store_at(root, disk), oracle)
+    except SemelError as error:
+        said = error
+    disk.bury()
+    await holds(root, oracle)
+    if said is None:
+        return "went on"
+    assert str(root) in str(said)
+    assert "\n" not in str(said)
+    return said.code
+
+
+async def reference_calls(root: Path) -> list[str]:
+    disk, oracle = FaultyDisk(), Oracle()
+    await scenario(store_at(root, disk), oracle)
+    assert oracle.finished
+    assert [frame.seq for frame in oracle.acknowledged] == [0, 1, 2, 3, 4, 6, 7, 8]
+    return disk.calls
+
+
+@pytest.mark.anyio
+async def test_a_death_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    calls = await reference_calls(tmp_path / "reference")
+    print(len(calls), Counter(calls))
+    assert len(calls) == 59
+    for at in range(1, len(calls) + 1):
+        for kind in ("crash_entry", "crash_exit"):
+            root, disk, oracle = tmp_path / f"{at}-{kind}", FaultyDisk(Fault(at=at, kind=kind)), Oracle()
+            with pytest.raises(Crashed):
+                await scenario(store_at(root, disk), oracle)
+            disk.bury()
+            await holds(root, oracle)
+
+
+@pytest.mark.anyio
+async def test_a_power_loss_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    calls = await reference_calls(tmp_path / "reference")
+    for at in range(1, len(calls) + 1):
+        for kind in ("crash_entry", "crash_exit"):
+            root, disk, oracle = tmp_path / f"{at}-{kind}", ForgetfulDisk(Fault(at=at, kind=kind)), Oracle()
+            with pytest.raises(Crashed):
+                await scenario(store_at(root, disk), oracle)
+            disk.lose_power()
+            await holds(root, oracle)
+
+
+async def _crashed_image(root: Path) -> None:
+    """A log with a torn tail, a lease and a gated record, as a death in mid write leaves it."""
+    plant(root, LOG.data[: LOG.frames[20].offset + 70])
+
+
+@pytest.mark.anyio
+async def test_a_death_at_any_call_of_a_recovery_can_be_recovered_from(tmp_path: Path) -> None:
+    runs = 0
+    for at in range(1, 100):
+        root, disk = tmp_path / f"{at}", FaultyDisk(Fault(at=at))
+        await _crashed_image(root)
+        oracle = Oracle(list(LOG.frames[:20]), {frame.payload for frame in LOG.frames})
+        try:
+            await holds(root, Oracle(list(oracle.acknowledged), set(oracle.attempted)), disk)
+        except Crashed:
+            disk.bury()
+        else:
+            break
+        again = 0
+        for second in range(1, 100):  # and the recovery of the recovery dies, too
+            copy, disk = tmp_path / f"{at}-{second}", FaultyDisk(Fault(at=second, kind="crash_exit"))
+            _copy(root, copy)
+            try:
+                await holds(copy, Oracle(list(oracle.acknowledged), set(oracle.attempted) | {payload(11).json}), disk)
+            except Crashed:
+                disk.bury()
+            else:
+                break
+            if (at + second) % 5 == 0:
+                await holds(copy, Oracle(list(oracle.acknowledged), set(oracle.attempted) | {payload(11).json}))
+            again += 1
+        runs += again
+    print(f"{at - 1} calls, {runs} second deaths")
+    assert at - 1 >= 30
+    assert runs > 600
+
+
+def _copy(source: Path, target: Path) -> None:
+    for path in [source, *sorted(source.rglob("*"))]:
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(mode=0o700)
+        else:
+            place.write_bytes(path.read_bytes())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("forever", [False, True])
+async def test_an_error_at_any_call_is_named_and_loses_nothing_acknowledged(forever: bool, tmp_path: Path) -> None:
+    calls = await reference_calls(tmp_path / "reference")
+    outcomes: Counter[str] = Counter()
+    for at, name in enumerate(calls, 1):
+        code = CODES[(at + forever) % len(CODES)]
+        root, oracle = tmp_path / f"{at}", Oracle()
+        disk = FaultyDisk(Fault(at=at, kind="error", code=code, forever=forever))
+        outcomes[f"{name}: {await outcome(root, disk, oracle)}"] += 1
+    print(outcomes)
+    assert {name for name, count in outcomes.items() if "went on" in name} == {"unlock: went on"}
+    assert sum(outcomes.values()) == 59
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+@pytest.mark.anyio
+async def test_every_error_at_every_call_is_named_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    calls = await reference_calls(tmp_path / "reference")
+    runs = 0
+    for at in range(1, len(calls) + 1):
+        for code in CODES:
+            for forever in (False, True):
+                root, oracle = tmp_path / f"{at}-{code}-{forever}", Oracle()
+                disk = FaultyDisk(Fault(at=at, kind="error", code=code, forever=forever))
+                await outcome(root, disk, oracle)
+                runs += 1
+    assert runs == 59 * 9 * 2
+
+
+@pytest.mark.anyio
+async def test_a_failed_sync_ends_its_writer_and_is_never_tried_again(tmp_path: Path) -> None:
+    calls = await reference_calls(tmp_path / "reference")
+    poisoned = 0
+    for at, name in enumerate(calls, 1):
+        if name != "sync":
+            continue
+        disk, oracle = FaultyDisk(Fault(at=at, kind="error")), Oracle()  # it fails once; the next sync would succeed
+        with pytest.raises(SemelError) as caught:
+            await scenario(store_at(tmp_path / f"{at}", disk), oracle)
+        if isinstance(caught.value, WriterPoisoned):
+            poisoned += 1
+            assert disk.calls[at:] == []
+            assert caught.value.happened == "maybe"
+        disk.bury()
+        await holds(tmp_path / f"{at}", oracle)
+    assert poisoned == 4  # the four barriers; the other syncs are those of leases, floor, status and recovery
+
+
+@pytest.mark.anyio
+async def test_a_poisoned_writer_is_closed_without_another_sync_and_frees_the_session(make_store: MakeStore) -> None:
+    disk = FaultyDisk()
+    store = make_store(disk)
+    writer = await store.open("box")
+    await writer.append([lineage_payload(), payload(20)])
+    disk.fail_next("sync", errno.EIO)
+    with pytest.raises(WriterPoisoned, match=r"wal\.log: a sync failed: .*Input/output error"):
+        await writer.append([payload(30)])
+    disk.calls.clear()
+    with pytest.raises(WriterPoisoned):
+        await writer.append([payload(40)])
+    for refused in (lambda: writer.note([payload(40)]), writer.check, lambda: writer.publish_status(b"{}")):
+        with pytest.raises(WriterPoisoned):
+            refused()
+    await writer.close()
+    await writer.close()
+    assert disk.calls == ["unlock"]
+    disk.calls.clear()
+    again = await store.open("box")
+    assert disk.calls.count("write") == 2  # the lease, and once more what the page cache may only claim to have stored
+    assert again.head == 2
+    await again.close()
+
+
+@pytest.mark.anyio
+async def test_a_short_write_at_any_byte_is_taken_back_and_the_writer_goes_on(make_store: MakeStore, place: Path) -> None:
+    batch = [payload(20), payload(60)]
+    writer = await make_store().open("box")
+    await writer.append([lineage_payload(), payload(20)])
+    size = sum(len(frame.payload) for frame in await writer.append(batch)) + 2 * 100
+    await writer.close()
+    tried = 0
+    disk = FaultyDisk()
+    writer = await make_store(disk).open("box")
+    await writer.append([payload(20)])
+    for stored in range(1, size):
+        before = (place / "wal.log").read_bytes()
+        disk.fault = Fault(at=len(disk.calls) + 1, kind="short", code=errno.ENOSPC, short_bytes=stored)
+        with pytest.raises(AppendRefused, match="No space left"):
+            await writer.append(batch)
+        assert (place / "wal.log").read_bytes() == before
+        tried += 1
+    (frame,) = await writer.append([payload(30)])
+    assert frame.seq == writer.head == 5
+    await writer.close()
+    assert scan((place / "wal.log").read_bytes()).tail.kind is TailKind.CLEAN
+    print(f"{tried} short writes")
+    assert tried > 250
+
+
+@pytest.mark.anyio
+async def test_a_short_write_that_can_go_on_is_completed(make_store: MakeStore, place: Path) -> None:
+    class Slow(FaultyDisk):
+        def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
+            return super().write_some(fd, data[:7], offset)
+
+    writer = await make_store(Slow()).open("box")
+    frames = await writer.append([lineage_payload(), payload(200)])
+    await writer.close()
+    assert scan((place / "wal.log").read_bytes()).frames == frames
+
+
+@pytest.mark.anyio
+async def test_a_write_that_cannot_be_taken_back_poisons_the_writer(make_store: MakeStore) -> None:
+    class NoCut(FaultyDisk):
+        def truncate(self, fd: int, size: int) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    disk = NoCut()
+    writer = await make_store(disk).open("box")
+    await writer.append([lineage_payload(), payload(20)])
+    disk.fault = Fault(at=len(disk.calls) + 1, kind="short", code=errno.ENOSPC, short_bytes=9)
+    with pytest.raises(WriterPoisoned, match=r"a write failed \(No space left on device\) and could not be taken back"):
+        await writer.append([payload(20)])
+    await writer.close()
+    found = await make_store().open("box")
+    assert found.head == 1
+    await found.close()
