@@ -71,7 +71,7 @@ def schema_problem(schema_text: str) -> str | None:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             return 'its schema is not of "type": "object"'
         _validator(schema_text)
-    except ValueError as error:  # ValidationError and ReferencingError of jsonschema_rs are ValueErrors too
+    except (ValueError, RecursionError) as error:  # jsonschema_rs.ValidationError is a ValueError too
         return f"its schema is not valid: {printable(str(error).partition(chr(10))[0], limit=PROBLEM_CHARS_MAX)}"
     return None
 

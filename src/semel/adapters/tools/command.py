@@ -42,7 +42,7 @@ class CommandDeclaration(Frozen, frozen=True, kw_only=True, forbid_unknown_field
     command: tuple[str, ...]
     args: dict[str, str | dict[str, Any]] = msgspec.field(default_factory=dict)
     description: str | None = None
-    effect: str = Effect.ONCE
+    effect: Effect = Effect.ONCE
     interruptible: bool = True
     sequential: bool = False
     timeout: float | None = None
@@ -102,7 +102,7 @@ class CommandTool(ToolPort):
             name,
             description=f"Runs {shlex.join(declaration.command)}" if declaration.description is None else declaration.description,
             parameters=_schema(name, declaration),
-            effect=declaration.effect,  # type: ignore[arg-type]  # `declare` checks the word
+            effect=declaration.effect,
             interruptible=declaration.interruptible,
             sequential=declaration.sequential,
             timeout=declaration.timeout,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semel.adapters.tools.capture import Capture, PipeReader
-from semel.adapters.tools.processes import end_processes, is_running, mark_process, wait_for_exit
+from semel.adapters.tools.processes import KILL_SECONDS_MAX, end_processes, is_running, mark_process, wait_for_exit
 from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe
 from semel.errors import CallNotSent, OutcomeUnknown
@@ -53,7 +53,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
 
     `spawned` is told at once how to find the child again. Cancelling ends every process of the call before the cancel goes
     on; one that comes after the exit ends what is left, but does not go on, since the outcome is known by then (HAZ8).
-    Raises CallNotSent if the child could not be started, OutcomeUnknown if its exit status is lost or it cannot be ended.
+    Raises CallNotSent if the child could not be started, OutcomeUnknown for whatever goes wrong after that.
     """
     captures = Capture(command.output_bytes_max), Capture(command.output_bytes_max // 4)
     process, readers = _start(command, captures)
@@ -69,7 +69,9 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
             await _undisturbed(_end(mark, exited, clock, command.grace_seconds))
             if is_running(mark):
                 raise OutcomeUnknown("a process of the command could not be ended and may still run") from error
-            raise
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise OutcomeUnknown(f"the command was started and then ended again: {describe(error)}") from error
         try:
             held = await _still_open(readers, clock)
         except asyncio.CancelledError:
@@ -83,31 +85,38 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
 
 
 def _start(command: Command, captures: tuple[Capture, Capture]) -> tuple["subprocess.Popen[bytes]", list[PipeReader]]:
-    """Start the child in a session of its own; both ends of what it writes are pipes."""
-    pipes = [os.pipe(), os.pipe()]
-    try:
-        process = subprocess.Popen(  # noqa: S603 - an operator's argument list, no shell (A16)
-            command.argv,
-            cwd=command.directory,
-            env=command.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=pipes[0][1],
-            stderr=pipes[1][1],
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:  # not found, not executable, too long, NUL in an argument: nothing ran
-        for reading, _ in pipes:
-            os.close(reading)
-        raise CallNotSent(f"the command could not be started: {describe(error)}") from error
-    finally:
-        for _, writing in pipes:
-            os.close(writing)
-    return process, [PipeReader(reading, capture) for (reading, _), capture in zip(pipes, captures, strict=True)]
+    """Start the child in a session of its own, with a pipe for each of the two things that it writes."""
+    readers: list[PipeReader] = []
+    with contextlib.ExitStack() as writing_ends:
+        try:
+            stdout, stderr = (_pipe(capture, readers, writing_ends) for capture in captures)
+            process = subprocess.Popen(  # noqa: S603 - an operator's argument list, no shell (A16)
+                command.argv,
+                cwd=command.directory,
+                env=command.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # not found, not executable, too long, NUL in an argument: nothing ran
+            for reader in readers:
+                reader.close()
+            raise CallNotSent(f"the command could not be started: {describe(error)}") from error
+    return process, readers
+
+
+def _pipe(capture: Capture, readers: list[PipeReader], writing_ends: contextlib.ExitStack) -> int:
+    """The writing end of a new pipe; whoever reads it is ready before there is a child."""
+    reading, writing = os.pipe()
+    writing_ends.callback(os.close, writing)
+    readers.append(PipeReader(reading, capture))
+    return writing
 
 
 async def _end(mark: ProcessMark, exited: "asyncio.Future[int]", clock: Clock, grace_seconds: float) -> bool:
     found = await end_processes(mark, clock=clock, grace_seconds=grace_seconds)
-    await _within(grace_seconds, [exited], clock)
+    await _within(KILL_SECONDS_MAX, [exited], clock)
     return found
 
 

@@ -6,6 +6,7 @@ the group. Where there is no /proc (macOS), only the group is known.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from semel.ports.world import Clock
 
 CALL_KEY_VARIABLE = "SEMEL_CALL_KEY"
 POLL_SECONDS = 0.02
+KILL_SECONDS_MAX = 5.0  # how long a killed process may take to be gone before it counts as one that cannot be ended
 
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "stat").exists()
@@ -64,7 +66,7 @@ def wait_for_exit(process: "subprocess.Popen[bytes]") -> int:
 async def end_processes(mark: ProcessMark, *, clock: Clock, grace_seconds: float) -> bool:
     """Ask all processes of the call to end, then kill them; True if there were any.
 
-    The wait for either is at most `grace_seconds`. If the wait is cancelled, they are killed at once.
+    `grace_seconds` lie between the two at most. If that wait is cancelled, they are killed at once.
     """
     if mark.boot != boot_identity():
         return False
@@ -74,7 +76,7 @@ async def end_processes(mark: ProcessMark, *, clock: Clock, grace_seconds: float
         await _wait_until_gone(mark, clock, grace_seconds)
     finally:
         remain = _signal_all(mark, signal.SIGKILL)
-    deadline = clock.monotonic() + grace_seconds
+    deadline = clock.monotonic() + KILL_SECONDS_MAX
     while remain and clock.monotonic() < deadline:
         await clock.sleep(POLL_SECONDS)
         remain = _signal_all(mark, signal.SIGKILL)
@@ -114,15 +116,26 @@ def _signal_all(mark: ProcessMark, number: int) -> bool:
         return _signal_group(mark, number)
     found = members(mark)
     for process in found:
-        # A handle on the process, checked after it was taken: the signal reaches this process or none.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            handle = os.pidfd_open(process.pid)
-            try:
-                if _started(process.pid) == process.started:
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
+            _signal(process, number)
     return bool(found)
+
+
+def _signal(process: Process, number: int) -> None:
+    """Send a signal to this process, never to one that has its pid by now."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        if _started(process.pid) == process.started:  # an old kernel or a sandbox: the best that is left
+            os.kill(process.pid, number)
+        return
+    try:
+        if _started(process.pid) == process.started:  # asked while the handle keeps the pid from meaning another
+            signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
 
 
 def _signal_group(mark: ProcessMark, number: int) -> bool:
