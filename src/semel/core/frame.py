@@ -16,6 +16,7 @@ import msgspec
 from semel.core.header import (
     FEATURE_NAME,
     HEADER,
+    HEADER_NUMBER,
     NUMBER_LIMIT,
     PAYLOAD_BYTES_MAX,
     Lineage,
@@ -161,56 +162,73 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
 
     A frame is good if it is proven, its digest right, its newline in its place, its seq the next, its fence and synced not
     below those before, synced < seq, and `requires` is `-` exactly when ver is not 3.
+
+    This is the one loop over every byte of a log. So a header is compared with the only bytes that would be right where that
+    decides, and a number or a list of features that comes again is not parsed again.
     """
     frames: list[Frame] = []
-    match, crc32, sha256 = HEADER.match, zlib.crc32, hashlib.sha256
-    position, seq, last_fence, last_synced, lineage = 0, start.seq, start.fence, start.synced, start.lineage
-    previous, digest = start.digest.encode(), start.digest
-    while header := match(data, position):
-        ver, number, at_ms, fence, synced, left, size, requires, check, claimed = header.groups()
-        head_end, body = header.start(10), header.end()
-        end = body + int(size)
-        if crc32(data[position : header.start(9)]) != int(check, 16) or data[end : end + 1] != b"\n":
+    find, crc32, sha256, numbers, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
+    position, seq, previous, lineage = 0, start.seq, start.digest.encode(), start.lineage
+    fence, synced = start.fence, start.synced
+    while (end := find(b"\n", position)) >= 0:
+        fields = data[position:end].split(b" ", 10)
+        if len(fields) < 11:
             break
-        payload = data[body:end]
-        digester = sha256(previous + data[position:head_end])
-        digester.update(payload)
-        if digester.hexdigest().encode() != claimed:
+        ver, number, at_text, fence_text, synced_text, left_text, size, requires, check, claimed, payload = fields
+        body = end - len(payload)
+        if check != b"%08x" % crc32(data[position : body - 74]) or number != b"%d" % seq or size != b"%d" % len(payload):
             break
-        frame = Frame(
-            ver=int(ver),
-            seq=int(number),
-            at_ms=int(at_ms),
-            fence=int(fence),
-            synced=int(synced),
-            left=int(left),
-            requires=() if requires == b"-" else tuple(requires.decode().split(",")),
-            digest=digester.hexdigest(),
-            payload=payload,
-            offset=start.offset + position,
+        digest = sha256(b"%b%b%b" % (previous, data[position : body - 65], payload)).hexdigest()
+        if claimed != digest.encode() or ver != (b"2" if seq == 0 else b"1" if requires == b"-" else b"3"):
+            break
+        at_ms, left, names = numbers[at_text], numbers[left_text], features[requires]
+        last_fence, last_synced, fence, synced = fence, synced, numbers[fence_text], numbers[synced_text]
+        if at_ms < 0 or left < 0 or names is None or fence < last_fence or not last_synced <= synced < (seq or 1):
+            break
+        if len(payload) > PAYLOAD_BYTES_MAX or (seq == 0 and (names or (lineage := decode_lineage(payload)) is None)):
+            break
+        frames.append(
+            Frame(
+                ver=int(ver),
+                seq=seq,
+                at_ms=at_ms,
+                fence=fence,
+                synced=synced,
+                left=left,
+                requires=names,
+                digest=digest,
+                payload=payload,
+                offset=start.offset + position,
+            )
         )
-        if frame.seq != seq or frame.fence < last_fence or frame.synced < last_synced or lawful(frame) is not None:
-            break
-        if seq == 0 and (lineage := decode_lineage(payload)) is None:
-            break
-        frames.append(frame)
-        position, previous, digest, seq = end + 1, claimed, frame.digest, seq + 1
-        last_fence, last_synced = frame.fence, frame.synced
-    point = Point(offset=start.offset + position, seq=seq, digest=digest, fence=last_fence, synced=last_synced, lineage=lineage)
-    return frames, point
+        position, previous, seq = end + 1, claimed, seq + 1
+    return frames, _point_behind(frames, start, start.offset + position, lineage)
 
 
-def lawful(frame: Frame) -> str | None:
-    """Which rule a frame breaks by itself, in words; None if none."""
-    if (frame.ver == 2) != (frame.seq == 0) or frame.ver not in (1, 2, 3):
-        return "its version does not fit its place"
-    if frame.synced >= max(frame.seq, 1):
-        return "it calls itself synced before it was written"
-    if (frame.ver == 3) != bool(frame.requires) or (frame.requires and list(frame.requires) != sorted(set(frame.requires))):
-        return "its features do not fit its version"
-    if max(frame.at_ms, frame.fence, frame.left) >= NUMBER_LIMIT or len(frame.payload) > PAYLOAD_BYTES_MAX:
-        return "a number is over its limit"
-    return None
+class _Numbers(dict[bytes, int]):
+    """Header numbers by their text; -1 for what is none."""
+
+    def __missing__(self, text: bytes) -> int:
+        legal = HEADER_NUMBER.fullmatch(text) is not None and int(text) < NUMBER_LIMIT
+        self[text] = int(text) if legal else -1
+        return self[text]
+
+
+class _Features(dict[bytes, tuple[str, ...] | None]):
+    """Lists of features by their text, empty for `-`; None for what is no sorted list of names."""
+
+    def __missing__(self, text: bytes) -> tuple[str, ...] | None:
+        names = text.decode("latin-1").split(",")
+        legal = names == sorted(set(names)) and all(map(FEATURE_NAME.fullmatch, names))
+        self[text] = () if text == b"-" else tuple(names) if legal else None
+        return self[text]
+
+
+def _point_behind(frames: list[Frame], start: Point, offset: int, lineage: Lineage | None) -> Point:
+    if not frames:
+        return start
+    last = frames[-1]
+    return Point(offset=offset, seq=last.seq + 1, digest=last.digest, fence=last.fence, synced=last.synced, lineage=lineage)
 
 
 def incomplete(frames: Sequence[Frame]) -> frozenset[int]:

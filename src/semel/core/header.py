@@ -21,6 +21,7 @@ _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _NAME = rb"[a-z0-9][a-z0-9._/-]*"
 _REQUIRES = rb"(-|" + _NAME + rb"(?:," + _NAME + rb")*)"
 HEADER = re.compile(b" ".join([_NUMBER] * 7 + [_REQUIRES, rb"([0-9a-f]{8})", rb"([0-9a-f]{64})", b""]))
+HEADER_NUMBER = re.compile(_NUMBER)
 FEATURE_NAME = re.compile(_NAME.decode())
 
 

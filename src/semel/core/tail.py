@@ -9,11 +9,13 @@ import enum
 import hashlib
 import re
 import zlib
+from collections.abc import Iterator
 from itertools import pairwise
 
 from semel.core.header import (
     FEATURE_NAME,
     HEADER,
+    HEADER_NUMBER,
     NUMBER_LIMIT,
     PAYLOAD_BYTES_MAX,
     Lineage,
@@ -58,7 +60,8 @@ def judge(data: bytes, base: int, point: Point, anchor: int) -> Tail:
         return Tail(kind=TailKind.CLEAN, offset=point.offset)
     else:
         hole = data.find(b"\0", at)
-        fault = _start_fault(data[at : len(data) if hole < 0 else hole], point)
+        text = data[at : len(data) if hole < 0 else hole]
+        fault = _whole_line_fault(data, at, point) if b"\n" in text else _start_fault(text, point)
         fault = fault or _hole_fault(data, base, at) or _testimony_fault(data, at, point)
     if fault is not None:
         return Tail(kind=TailKind.DAMAGED, offset=point.offset, reason=fault)
@@ -73,23 +76,39 @@ def _is_newer(data: bytes, at: int, point: Point) -> bool:
     header = proven(data, at)
     if header is None:
         return False
-    end = header.payload_offset + header.length
     unknown = header.ver not in (1, 2, 3)
+    end = header.payload_offset + header.length
     if len(data) <= end:
         return unknown
-    if data[end : end + 1] != b"\n":
-        return False
-    claimed = data[header.payload_offset - 65 : header.payload_offset - 1]
-    digester = hashlib.sha256(point.digest.encode() + data[at : header.payload_offset - 65] + data[header.payload_offset : end])
-    verified = digester.hexdigest().encode() == claimed
     no_lineage = point.seq == header.seq == 0 and header.ver == 2 and decode_lineage(data[header.payload_offset : end]) is None
-    return verified and (unknown or no_lineage)
+    return (unknown or no_lineage) and _is_verified(data, header, point)
+
+
+def _is_verified(data: bytes, header: Proven, point: Point) -> bool:
+    """Whether the whole line of a proven header is there, and its digest right behind `point`."""
+    body, end = header.payload_offset, header.payload_offset + header.length
+    digest = hashlib.sha256(point.digest.encode() + data[header.offset : body - 65] + data[body:end]).hexdigest()
+    return header.whole and data[body - 65 : body - 1] == digest.encode()
+
+
+def _whole_line_fault(data: bytes, at: int, point: Point) -> str:
+    """What is wrong with a line that has its newline and is no good frame."""
+    header = proven(data, at)
+    if header is None:
+        return "its header does not match its check"
+    if not header.whole:
+        return "the line does not end where its header says"
+    if header.seq < point.seq:
+        return f"record {header.seq} comes a second time, so two programs wrote to this log"
+    if header.seq > point.seq:
+        return f"record {header.seq} stands there, so records are missing"
+    if not _is_verified(data, header, point):
+        return "it does not match its digest, or was not written behind the record before it"
+    return "its version, features or numbers contradict its place"
 
 
 def _start_fault(text: bytes, point: Point) -> str | None:
     """Why `text` is not a strict, possibly empty, prefix of a frame that may come next; None if it is."""
-    if b"\n" in text:
-        return "the line is whole, but its header, digest, place or numbers are wrong"
     *fields, last = text.split(b" ", 10)
     for index, field in enumerate(fields):
         fault = _field_fault(index, field, fields, point, whole=True)
@@ -138,7 +157,7 @@ def _number_fits(field: bytes, low: int, high: int, *, whole: bool) -> bool:
     """Whether the number, or some number that starts with these digits, lies within the bounds."""
     if not field:
         return not whole
-    if not re.fullmatch(rb"0|[1-9][0-9]{0,18}", field):
+    if not HEADER_NUMBER.fullmatch(field):
         return False
     value = int(field)
     more = 1 if whole or value == 0 else _DIGITS_MAX + 1 - len(field)
@@ -167,28 +186,34 @@ def _hole_fault(data: bytes, base: int, at: int) -> str | None:
 
 def _testimony_fault(data: bytes, at: int, point: Point) -> str | None:
     """Why the lines behind the first hole show that something here was durable, or is not ours; None if they do not."""
-    hole = _HOLE.search(data, at)
-    position, line_starts = len(data) if hole is None else hole.end(), False
     lineage = point.lineage
-    while position < len(data):
-        newline, nul = data.find(b"\n", position), data.find(b"\0", position)
-        stop = min(newline if newline >= 0 else len(data), nul if nul >= 0 else len(data))
-        header = proven(data, position)
-        if header is not None or line_starts:
-            fault = _line_fault(data, position, stop, header, point.seq)
-            if fault is not None:
-                return fault
-        if header is not None and header.ver == 2 and stop == newline:
+    for start, stop, header in _later_lines(data, at):
+        fault = _line_fault(data, start, stop, header, point.seq)
+        if fault is not None:
+            return fault
+        if header is not None and header.ver == 2 and data[stop : stop + 1] == b"\n":
             claimed = decode_lineage(data[header.payload_offset : stop])
             if claimed is None or _differs(lineage, claimed):
                 return "a later line names another lineage"
             lineage = claimed
-        if stop == len(data):
-            break
-        line_starts = stop == newline
-        rest = None if line_starts else _HOLE.match(data, stop)
-        position = stop + 1 if rest is None else rest.end()
     return None
+
+
+def _later_lines(data: bytes, at: int) -> Iterator[tuple[int, int, Proven | None]]:
+    """Every line behind a hole: its start, its stop (its newline, the next hole or the end of the file), its proven header.
+
+    What directly follows a hole is the rest of a cut line and left out, unless a proven header starts there.
+    """
+    holes = [hole.span() for hole in _HOLE.finditer(data, at)]
+    for (_, end), (limit, _) in pairwise([*holes, (len(data), len(data))]):
+        position, is_line = end, False
+        while position < limit:
+            newline = data.find(b"\n", position, limit)
+            stop = limit if newline < 0 else newline
+            header = proven(data, position)
+            if is_line or header is not None:
+                yield position, stop, header
+            position, is_line = stop + 1, True
 
 
 def _differs(known: Lineage | None, claimed: Lineage) -> bool:

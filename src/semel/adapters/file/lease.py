@@ -6,6 +6,7 @@ container in which everybody is process 1, or garbage in the file can neither fr
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -139,7 +140,8 @@ class Lease:
         if self._held:
             self._held = False
             try:
-                self._disk.unlock(self._fd)
+                with suppress(OSError):  # closing frees it as well, unless a child process still has a copy
+                    self._disk.unlock(self._fd)
             finally:
                 self._disk.close(self._fd)
 

@@ -11,8 +11,9 @@ from semel.adapters.file.names import directory_name
 from semel.errors import StoreError, UnsafeStore
 
 SESSIONS = "sessions"
+_CHECK = "Check who owns it, and whether its disk is full, read-only or broken."
 _REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
-_NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO)
+_NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 _NETWORK = frozenset(
     {
         *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
@@ -30,7 +31,7 @@ def naming(what: str, path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NOT_A_PLAIN_NAME:
             raise UnsafeStore(f"could not {what} {path}: it is a link or no plain file. {_REMEDY}") from error
-        raise StoreError(f"could not {what} {path}: {error.strerror or error}. Nothing was changed.") from error
+        raise StoreError(f"could not {what} {path}: {error.strerror or error}. {_CHECK}") from error
 
 
 def open_private(disk: Disk, name: str, within: int, flags: int, path: Path) -> int:
@@ -73,18 +74,19 @@ class Root:
         """Touches nothing yet."""
         self.path = path.absolute()
         self.disk = disk
-        self._proven = False
+        self._proven, self._kind = False, ""
 
     def prepare(self) -> None:
         """Make the directory if it is missing; raises UnsafeStore if it cannot be trusted."""
         with naming("make", self.path):
             for level in reversed([self.path, *self.path.parents]):
-                if not level.exists():
+                if not self._is_there(level):
                     with suppress(FileExistsError):
                         self.disk.make_directory(str(level), None)
             with self.open() as root, suppress(FileExistsError):
                 self.disk.make_directory(SESSIONS, root)
-        kind = self.disk.file_system(self.path)
+        self._kind = self._kind or self.disk.file_system(self.path)
+        kind = self._kind
         if kind in _NETWORK:
             raise UnsafeStore(
                 f"{self.path} is on a network file system ({kind}), whose locks and syncs cannot be relied on. {_REMEDY}"
@@ -117,6 +119,13 @@ class Root:
         finally:
             self.disk.close(parent)
         self._proven = True
+
+    def _is_there(self, path: Path) -> bool:
+        try:
+            self.disk.status_of(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     @contextmanager
     def directory(self, name: str, within: int | None, path: Path) -> Iterator[int]:

@@ -15,7 +15,7 @@ from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
-from semel.core.frame import scan
+from semel.core.frame import scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.log import View
 from semel.ports.world import Clock
@@ -83,13 +83,24 @@ class FileStore:
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
         place = Place(self._root, session)
-        if not self.exists(session):
+        if not self.exists(session) and not witnessed(self.read_status(session)):
             raise UnknownSession(f"there is no session {session!r} in {self.path}")
         self._refuse_newer_floor()
         writer = self._writers.get(session)
         durable = -1 if writer is None else writer.durable
         with naming("read", place.log), place.open() as directory:
             return self._reader.view(place, directory, after=after, durable=durable)
+
+    def raw(self, session: str) -> bytes:
+        """The bytes of a log as they are, for `verify`; empty if there is none."""
+        place = Place(self._root, session)
+        with naming("read", place.log), suppress(FileNotFoundError), place.open() as directory:
+            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, place.log)
+            try:
+                return self._disk.read(fd)
+            finally:
+                self._disk.close(fd)
+        return b""
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

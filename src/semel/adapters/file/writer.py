@@ -14,8 +14,8 @@ from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
 from semel.adapters.file.threads import settled
-from semel.core.frame import Encoded, Frame, Scan, encode_frames
-from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned
+from semel.core.frame import Encoded, Frame, Scan, encode_frames, witnessed
+from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
 from semel.ports.log import Payload
 from semel.ports.world import Clock
 
@@ -80,6 +80,7 @@ class FileWriter:
     def publish_status(self, status: bytes) -> None:
         """Replace the session's status document atomically."""
         self.check()
+        must(witnessed(status) <= max(self._durable, 0), "a status names only what is durable", durable=self._durable)
         with naming("publish", self._place.status), self._place.open() as directory:
             replace_file(self._disk, Place.STATUS, status, directory, self._place.status)
 
@@ -113,13 +114,8 @@ class FileWriter:
         except OSError:
             intact = False
         if not intact:
-            self._dead = (
-                ForeignWrite,
-                (
-                    f"{self._path} changed under its writer: another program wrote to it or replaced it. Nothing was written. "
-                    f"Find that program, then look with `semel verify`."
-                ),
-            )
+            what = "changed under its writer: another program wrote to it or replaced it. Nothing was written."
+            self._dead = ForeignWrite, f"{self._path} {what} Find that program, then look with `semel verify`."
             self.check()
 
     def _encode(self, batch: Sequence[Payload], at_ms: int | None) -> Encoded:
@@ -155,10 +151,9 @@ class FileWriter:
             self._disk.sync(fd)
         except BaseException as second:  # noqa: BLE001  _poison raises it again
             self._poison(f"a write failed ({error.strerror}) and could not be taken back", second)
-        self._durable = self._point.seq - 1
-        raise AppendRefused(
-            f"could not write to {self._path}: {error.strerror}. The log ends with its last good record."
-        ) from error
+        if not self._parents_pending:
+            self._durable = self._point.seq - 1
+        raise AppendRefused(f"could not write to {self._path}: {error.strerror}. It ends with its last good record.") from error
 
     def _sync(self, upto: int) -> None:
         """Make everything up to the seq `upto` durable. May run in a thread, while the loop notes more."""
@@ -174,9 +169,7 @@ class FileWriter:
         try:
             self._place.sync_parents()
         except OSError as error:
-            raise AppendRefused(
-                f"could not sync the directories of {self._path}: {error.strerror}. Nothing was written."
-            ) from error
+            raise AppendRefused(f"could not sync the directories of {self._path}: {error.strerror}. Try again.") from error
         self._parents_pending = False
 
     def _poison(self, what: str, error: BaseException) -> NoReturn:

@@ -4,11 +4,13 @@ A `Medium` is what outlives a process: the bytes of the logs, and how much of th
 it is one process; `crash` ends that process, with or without the power.
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from semel.core.frame import Frame, Scan, encode_frames, scan, verified, witnessed
-from semel.errors import ForeignWrite, LeaseLost, SessionBusy, UnknownSession
+from semel.errors import AppendRefused, ForeignWrite, LeaseLost, SessionBusy, StoreError, UnknownSession, WriterPoisoned, must
 from semel.ports.floor import FeatureFloor
 from semel.ports.log import Payload, View
 from semel.ports.world import Clock
@@ -27,12 +29,24 @@ class MemoryLog:
 
 
 class Medium:
-    """What the processes on one machine share: the logs, and the features that any of them may need."""
+    """What the processes on one machine share: the logs, and the features that any of them may need.
+
+    `fault` makes the next write or sync of any log fail, once. A floor that is None cannot be read.
+    """
 
     def __init__(self) -> None:
-        """Empty."""
+        """Empty and sound."""
         self.logs: dict[str, MemoryLog] = {}
-        self.features: frozenset[str] = frozenset()
+        self.floor: frozenset[str] | None = frozenset()
+        self.mutex = threading.Lock()
+        self.fault: Literal["write", "sync"] | None = None
+
+    def fails(self, call: Literal["write", "sync"]) -> bool:
+        """Whether this call is the one to fail."""
+        hit = self.fault == call
+        if hit:
+            self.fault = None
+        return hit
 
 
 class MemoryFloor:
@@ -44,11 +58,14 @@ class MemoryFloor:
 
     def names(self) -> frozenset[str]:
         """The names it holds now."""
-        return self._medium.features
+        if self._medium.floor is None:
+            raise StoreError("the feature floor cannot be read")
+        return self._medium.floor
 
     def raise_to(self, names: Iterable[str]) -> None:
         """Add names."""
-        self._medium.features |= frozenset(names)
+        with self._medium.mutex:
+            self._medium.floor = self.names() | frozenset(names)
 
 
 class MemoryStore:
@@ -86,16 +103,16 @@ class MemoryStore:
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
         self.floor.raise_to(name for frame in found.frames for name in frame.requires)
-        writer = MemoryWriter(log, session, found, self.floor, self._clock)
+        writer = MemoryWriter(self.medium, session, found, floor=self.floor, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
         return writer
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
-        if not self.exists(session):
+        log = self.medium.logs.get(session)
+        if log is None or not (log.data or witnessed(log.status)):
             raise UnknownSession(f"there is no session {session!r}")
-        log = self.medium.logs[session]
         if log.holder is None:
             log.synced_bytes = scan(bytes(log.data)).tail.offset
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
@@ -120,13 +137,15 @@ class MemoryStore:
 class MemoryWriter:
     """Implements `ports.log.LogWriter`. Made by `MemoryStore.open`."""
 
-    def __init__(self, log: MemoryLog, session: str, found: Scan, floor: FeatureFloor, clock: Clock) -> None:
+    def __init__(self, medium: Medium, session: str, found: Scan, *, floor: FeatureFloor, clock: Clock) -> None:
         """`found` is what the log holds, all of it durable."""
+        log = medium.logs[session]
         self.frames: Sequence[Frame] = found.frames
         self.fence = log.fence
-        self._log, self._session, self._point, self._floor, self._clock = log, session, found.point, floor, clock
+        self._log, self._session, self._point = log, session, found.point
+        self._medium, self._floor, self._clock = medium, floor, clock
         self._durable = found.point.seq - 1
-        self._dead = False
+        self._dead: tuple[type[StoreError], str] | None = None
 
     @property
     def head(self) -> int:
@@ -148,37 +167,49 @@ class MemoryWriter:
         """Write `batch` without a sync."""
         self.check()
         if len(self._log.data) != self._point.offset:
-            raise ForeignWrite(f"the log of {self._session!r} changed under its writer. Nothing was written.")
+            self._dead = ForeignWrite, f"the log of {self._session!r} changed under its writer. Nothing was written."
+            self.check()
         synced = max(self._durable, 0)
         stamp = self._clock.now_ms() if at_ms is None else at_ms
         encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
         self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
+        if self._medium.fails("write"):
+            raise AppendRefused(f"could not write to the log of {self._session!r}. It ends with its last good record, as before.")
         self._log.data += encoded.data
         self._point = encoded.point
         return encoded.frames
 
     def check(self) -> None:
         """Raise LeaseLost unless this writer still holds the lease."""
-        if self._dead or self._log.holder is not self:
+        if self._dead is not None:
+            error, message = self._dead
+            raise error(message)
+        if self._log.holder is not self:
             raise LeaseLost(f"the lease of session {self._session!r} is no longer ours. Nothing was written.")
 
     def publish_status(self, status: bytes) -> None:
         """Replace the session's status document."""
         self.check()
+        must(witnessed(status) <= max(self._durable, 0), "a status names only what is durable", durable=self._durable)
         self._log.status = status
 
     async def close(self) -> None:
         """Make everything durable and give the lease back; idempotent."""
-        if not self._dead and self._log.holder is self:
-            self._sync()
-        self.die()
+        try:
+            if self._dead is None and self._log.holder is self:
+                self._sync()
+        finally:
+            self.die()
 
     def die(self) -> None:
         """Hold nothing any more, as after the death of the process."""
-        self._dead = True
+        self._dead = self._dead or (LeaseLost, f"the writer of session {self._session!r} is closed. Nothing was written.")
         if self._log.holder is self:
             self._log.holder = None
 
     def _sync(self) -> None:
+        if self._medium.fails("sync"):
+            self._dead = WriterPoisoned, f"a sync of the log of {self._session!r} failed. Nothing more is accepted."
+            self.check()
         self._durable = self._point.seq - 1
         self._log.synced_bytes = self._point.offset

@@ -1,0 +1,391 @@
+"""The contracts of `ports.log` and `ports.floor` as checks that any adapter must pass, one per numbered line.
+
+A check takes a bench: a fresh medium, on which it can start processes, let them die, and do what no process should.
+`check_log`, `check_leases` and `check_floor` run all of theirs; the tables let a test run them one by one.
+"""
+
+import hashlib
+import threading
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal, Protocol
+
+from semel.core.frame import PAYLOAD_BYTES_MAX, Frame, TailKind, encode_lineage, scan
+from semel.errors import (
+    AppendRefused,
+    ForeignWrite,
+    InvariantBroken,
+    LeaseLost,
+    LogDamaged,
+    NewerWriter,
+    SessionBusy,
+    StoreError,
+    WriterPoisoned,
+    must,
+)
+from semel.ports.floor import FeatureFloor
+from semel.ports.log import LogWriter, Payload, SessionStore
+
+KNOWN = frozenset({"known/v1"})
+SESSION = "box"
+LINEAGE = Payload(json=encode_lineage("000102030405060708090a0b0c0d0e0f", SESSION), lineage=True)
+
+
+class LogBench(Protocol):
+    """A fresh medium for logs. Its stores know the features `KNOWN`."""
+
+    def process(self) -> SessionStore:
+        """Start another process on the medium."""
+
+    def end(self, store: SessionStore) -> None:
+        """Let a process die at once, as SIGKILL does; the machine stays up."""
+
+    def raw(self, session: str) -> bytes:
+        """The bytes of a log, empty if there is none."""
+
+    def plant(self, session: str, data: bytes) -> None:
+        """Replace the bytes of a log, in place and behind the back of every process."""
+
+    def steal(self, session: str) -> None:
+        """Take the lease away from its holder, who is not told."""
+
+    def fail_next(self, call: Literal["write", "sync"]) -> None:
+        """Let the next write or sync of a log fail."""
+
+
+class FloorBench(Protocol):
+    """A fresh medium for a feature floor."""
+
+    def process(self) -> FeatureFloor:
+        """The floor, as another process sees it."""
+
+    def calls(self) -> int:
+        """How often the medium was touched so far."""
+
+    def spoil(self) -> None:
+        """Damage the floor."""
+
+
+LogCheck = Callable[[LogBench], Awaitable[None]]
+
+
+def records(*texts: str, requires: tuple[str, ...] = ()) -> list[Payload]:
+    """Payloads of plain records."""
+    return [Payload(json=b'{"type":"note","text":"%b"}' % text.encode(), requires=requires) for text in texts]
+
+
+async def _started(store: SessionStore, *texts: str) -> LogWriter:
+    """A writer of a new session that holds the lineage line and some records."""
+    writer = await store.open(SESSION)
+    await writer.append([LINEAGE, *records(*(texts or ("first",)))])
+    return writer
+
+
+async def _refuses(error: type[Exception], act: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await act()
+    except error:
+        return
+    raise InvariantBroken(f"{error.__name__} was expected")
+
+
+def _refuses_now(error: type[Exception], act: Callable[[], object]) -> None:
+    try:
+        act()
+    except error:
+        return
+    raise InvariantBroken(f"{error.__name__} was expected")
+
+
+def _texts(frames: Sequence[Frame]) -> list[bytes]:
+    return [frame.payload for frame in frames]
+
+
+def newer_frame(data: bytes) -> bytes:
+    """`data` with an intact frame behind it, of a version that no build knows yet."""
+    found = scan(data)
+    payload = b'{"type":"from the future"}'
+    head = b"9 %d 1767225600000 %d %d 0 %d - " % (found.point.seq, found.point.fence, found.point.synced, len(payload))
+    head = b"%b%08x " % (head, zlib.crc32(head))
+    digest = hashlib.sha256(found.point.digest.encode() + head + payload).hexdigest()
+    return b"%b%b%b %b\n" % (data, head, digest.encode(), payload)
+
+
+async def _one_writer_at_a_time(bench: LogBench) -> None:
+    first, second = bench.process(), bench.process()
+    writer = await first.open(SESSION)
+    await _refuses(SessionBusy, lambda: second.open(SESSION))
+    await _refuses(SessionBusy, lambda: first.open(SESSION))
+    must(second.owner(SESSION) is not None, "the owner can be asked for")
+    await writer.close()
+    must(second.owner(SESSION) is None, "a closed writer owns nothing")
+    await (await second.open(SESSION)).close()
+
+
+async def _open_verifies(bench: LogBench) -> None:
+    await (await _started(bench.process(), "a", "b")).close()
+    whole = bench.raw(SESSION)
+    damaged = whole[:100] + bytes([whole[100] ^ 1]) + whole[101:]
+    for error, data in ((LogDamaged, damaged), (NewerWriter, newer_frame(whole))):
+        bench.plant(SESSION, data)
+        await _refuses(error, lambda: bench.process().open(SESSION))
+        must(bench.raw(SESSION) == data, "a refused log is not changed", error=error)
+    bench.plant(SESSION, whole[:-3])
+    writer = await bench.process().open(SESSION)
+    must(len(writer.frames) == 2 and whole.startswith(bench.raw(SESSION)), "a torn tail is cut")
+    await writer.append(records("c"))
+    await writer.close()
+    must(scan(bench.raw(SESSION)).tail.kind is TailKind.CLEAN, "the log goes on behind the cut")
+
+
+async def _unknown_features_refuse(bench: LogBench) -> None:
+    writer = await _started(bench.process())
+    await writer.append(records("gated", requires=("known/v1",)))
+    await writer.append(records("newer", requires=("known/v1", "unknown/v1")))
+    await writer.close()
+    data = bench.raw(SESSION)
+    await _refuses(NewerWriter, lambda: bench.process().open(SESSION))
+    _refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
+    must(bench.raw(SESSION) == data, "a refused log is not changed")
+
+
+async def _nothing_before_the_first_append(bench: LogBench) -> None:
+    store = bench.process()
+    writer = await store.open(SESSION)
+    must(len(writer.frames) == 0 and writer.head == 0, "a new session is empty")
+    await _refuses(AppendRefused, lambda: writer.append([]))
+    must(not store.exists(SESSION) and not store.sessions(), "an open session without a record does not exist")
+    await writer.close()
+    must(not store.exists(SESSION), "nor does it after its writer is closed")
+    await (await _started(store)).close()
+    must(store.exists(SESSION) and list(store.sessions()) == [SESSION], "it exists from its first append on")
+
+
+async def _fences_rise(bench: LogBench) -> None:
+    fences = []
+    for turn in range(4):
+        store = bench.process()
+        writer = await store.open(SESSION)
+        fences.append(writer.fence)
+        if turn == 1:
+            await writer.append([LINEAGE, *records("a")])
+        if turn % 2:
+            bench.end(store)
+        else:
+            await writer.close()
+    must(fences == sorted(set(fences)), "each open has a higher fence, whatever the one before did", fences=fences)
+
+
+async def _readers_see_only_what_stays(bench: LogBench) -> None:
+    owner, reader = bench.process(), bench.process()
+    writer = await _started(owner, "a")
+    writer.note(records("only noted"))
+    before = bench.raw(SESSION)
+    must(reader.read(SESSION).head <= 1, "what is not synced is not shown")
+    must(bench.raw(SESSION) == before, "reading changes nothing")
+    await writer.append(records("b"))
+    must(reader.read(SESSION).head >= 1, "what a later frame calls synced is shown")
+    writer.publish_status(b'{"head_seq":3}')
+    must(reader.read_status(SESSION) == b'{"head_seq":3}', "the status is as published")
+    view = reader.read(SESSION, after=1)
+    must([frame.seq for frame in view.frames] == [2, 3] and view.head == 3, "what the status names is shown")
+    must(view.owner is not None, "a reader learns that somebody writes")
+    await writer.append(records("c"))
+    await writer.close()
+    view = reader.read(SESSION)
+    must([frame.seq for frame in view.frames] == [0, 1, 2, 3, 4] and view.owner is None, "without an owner all is shown")
+
+
+async def _appended_is_durable(bench: LogBench) -> None:
+    store = bench.process()
+    writer = await _started(store, "a")
+    frames = await writer.append(records("b", "c"))
+    bench.end(store)
+    found = await bench.process().open(SESSION)
+    must(list(found.frames[-2:]) == list(frames), "what append returned is what is found after a death")
+    await found.close()
+
+
+async def _one_append_is_one_write(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a", "b")
+    frames = [*writer.note(records("c")), *await writer.append(records("d", "e", "f"))]
+    must([frame.seq for frame in frames] == [3, 4, 5, 6] and writer.head == 6, "seq is gapless")
+    must([frame.left for frame in frames] == [0, 2, 1, 0], "left counts down within a write")
+    must({frame.fence for frame in frames} == {writer.fence}, "one fence per tenure")
+    await writer.close()
+    must(list(scan(bench.raw(SESSION)).frames[3:]) == frames, "the log holds exactly these frames")
+
+
+async def _bad_batches_write_nothing(bench: LogBench) -> None:
+    store = bench.process()
+    writer = await store.open(SESSION)
+    await _refuses(AppendRefused, lambda: writer.append(records("no lineage line")))
+    must(bench.raw(SESSION) == b"", "a refused first batch makes no log")
+    await writer.append([LINEAGE, *records("a")])
+    before = bench.raw(SESSION)
+    too_big = Payload(json=b'"' + b"x" * PAYLOAD_BYTES_MAX + b'"')
+    unsorted = records("x", requires=("b/v1", "a/v1"))
+    for batch in ([], [LINEAGE], [*records("b"), too_big], [Payload(json=b"{\n}")], [Payload(json=b"")], unsorted):
+        await _refuses(AppendRefused, partial(writer.append, batch))
+        _refuses_now(AppendRefused, partial(writer.note, batch))
+    must(bench.raw(SESSION) == before, "a refused batch writes nothing")
+    await writer.append(records("still writing"))
+    await writer.close()
+
+
+async def _failures_leave_good_frames(bench: LogBench) -> None:
+    store = bench.process()
+    writer = await _started(store, "a")
+    before = bench.raw(SESSION)
+    bench.fail_next("write")
+    await _refuses(AppendRefused, lambda: writer.append(records("lost")))
+    must(bench.raw(SESSION) == before, "a failed write leaves the log at its last good frame")
+    await writer.append(records("b"))
+    bench.fail_next("sync")
+    await _refuses(WriterPoisoned, lambda: writer.append(records("doubtful")))
+    await _refuses(WriterPoisoned, lambda: writer.append(records("never")))
+    await writer.close()
+    must(b"never" not in bench.raw(SESSION), "a failed sync ends the writer")
+    again = await bench.process().open(SESSION)
+    must(again.head in {2, 3}, "and the session opens again")
+    await again.close()
+
+
+async def _dead_writers_accept_nothing(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    await writer.close()
+    before = bench.raw(SESSION)
+    await _refuses(LeaseLost, lambda: writer.append(records("late")))
+    for act in (lambda: writer.note(records("late")), writer.check, lambda: writer.publish_status(b"{}")):
+        _refuses_now(LeaseLost, act)
+    must(bench.raw(SESSION) == before, "a closed writer writes nothing")
+
+
+async def _foreign_writes_are_noticed(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    foreign = bench.raw(SESSION) + b"somebody else"
+    bench.plant(SESSION, foreign)
+    await _refuses(ForeignWrite, lambda: writer.append(records("b")))
+    _refuses_now(ForeignWrite, lambda: writer.note(records("b")))
+    must(bench.raw(SESSION) == foreign, "nothing is written behind a foreign write")
+    await writer.close()
+
+
+async def _notes_survive_a_death(bench: LogBench) -> None:
+    store = bench.process()
+    writer = await _started(store, "a")
+    noted = writer.note(records("noted"))
+    must([frame.seq for frame in noted] == [2] and writer.head == 2, "a note has its place at once")
+    bench.end(store)
+    found = await bench.process().open(SESSION)
+    must(_texts(found.frames[-1:]) == _texts(noted), "a process death keeps notes")
+    frames = await found.append(records("b"))
+    must(frames[0].synced == 2, "opening made the note durable")
+    await found.close()
+
+
+async def _tenure_is_checked(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    writer.check()
+    bench.steal(SESSION)
+    before = bench.raw(SESSION)
+    _refuses_now(LeaseLost, writer.check)
+    await _refuses(LeaseLost, lambda: writer.append(records("b")))
+    _refuses_now(LeaseLost, lambda: writer.note(records("b")))
+    _refuses_now(LeaseLost, lambda: writer.publish_status(b"{}"))
+    must(bench.raw(SESSION) == before, "who lost the lease writes nothing")
+    await writer.close()
+
+
+async def _close_gives_the_lease_back_once(bench: LogBench) -> None:
+    first, second = bench.process(), bench.process()
+    writer = await _started(first, "a")
+    writer.note(records("noted"))
+    await writer.close()
+    other = await second.open(SESSION)
+    must(other.head == 2, "close kept what was noted")
+    await writer.close()
+    other.check()
+    await _refuses(SessionBusy, lambda: first.open(SESSION))
+    await other.close()
+
+
+LEASE_CHECKS: Mapping[str, LogCheck] = {
+    "STORE-1": _one_writer_at_a_time,
+    "STORE-4": _fences_rise,
+    "LOG-8": _tenure_is_checked,
+    "LOG-9": _close_gives_the_lease_back_once,
+}
+LOG_CHECKS: Mapping[str, LogCheck] = {
+    "STORE-2": _open_verifies,
+    "STORE-2 features": _unknown_features_refuse,
+    "STORE-3": _nothing_before_the_first_append,
+    "STORE-5": _readers_see_only_what_stays,
+    "LOG-1": _appended_is_durable,
+    "LOG-2": _one_append_is_one_write,
+    "LOG-3": _bad_batches_write_nothing,
+    "LOG-4": _failures_leave_good_frames,
+    "LOG-5": _dead_writers_accept_nothing,
+    "LOG-6": _foreign_writes_are_noticed,
+    "LOG-7": _notes_survive_a_death,
+}
+
+
+def _raised_is_durable(bench: FloorBench) -> None:
+    bench.process().raise_to(["b/v1", "a/v1"])
+    must(bench.process().names() == {"a/v1", "b/v1"}, "another process finds every name")
+
+
+def _floor_only_grows(bench: FloorBench) -> None:
+    bench.process().raise_to(["a/v1"])
+    raises = [threading.Thread(target=bench.process().raise_to, args=([f"name-{n}/v1"],)) for n in range(8)]
+    for one in raises:
+        one.start()
+    for one in raises:
+        one.join()
+    must(bench.process().names() == {"a/v1", *(f"name-{n}/v1" for n in range(8))}, "concurrent raises lose no name")
+
+
+def _proven_names_are_free(bench: FloorBench) -> None:
+    floor = bench.process()
+    floor.raise_to(["a/v1", "b/v1"])
+    calls = bench.calls()
+    floor.raise_to(["b/v1"])
+    floor.raise_to([])
+    must(bench.calls() == calls, "a proven name costs no call")
+
+
+def _damage_is_not_absence(bench: FloorBench) -> None:
+    floor = bench.process()
+    must(floor.names() == frozenset(), "a missing floor holds no name")
+    floor.raise_to(["a/v1"])
+    bench.spoil()
+    _refuses_now(StoreError, bench.process().names)
+    _refuses_now(StoreError, lambda: bench.process().raise_to(["b/v1"]))
+
+
+FLOOR_CHECKS: Mapping[str, Callable[[FloorBench], None]] = {
+    "FLOOR-1": _raised_is_durable,
+    "FLOOR-2": _floor_only_grows,
+    "FLOOR-3": _proven_names_are_free,
+    "FLOOR-4": _damage_is_not_absence,
+}
+
+
+async def check_log(make_bench: Callable[[], LogBench]) -> None:
+    """Hold an adapter to STORE-2, 3, 5 and LOG-1 to 7, each on a fresh bench; raises InvariantBroken where it differs."""
+    for check in LOG_CHECKS.values():
+        await check(make_bench())
+
+
+async def check_leases(make_bench: Callable[[], LogBench]) -> None:
+    """Hold an adapter to what concerns leases: STORE-1, STORE-4, LOG-8 and LOG-9."""
+    for check in LEASE_CHECKS.values():
+        await check(make_bench())
+
+
+def check_floor(make_bench: Callable[[], FloorBench]) -> None:
+    """Hold an adapter to FLOOR-1 to FLOOR-4."""
+    for check in FLOOR_CHECKS.values():
+        check(make_bench())

@@ -1,0 +1,48 @@
+"""What the storage tests share: a place, and stores on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+
+KNOWN = frozenset({"early-return/v1", "terminate/v1", "a/v1"})
+MakeStore = Callable[..., FileStore]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def make_store(root: Path) -> MakeStore:
+    def make(disk: Disk | None = None, *, known: frozenset[str] = KNOWN, inline: bool = True) -> FileStore:
+        return FileStore(root, SystemClock(), known=known, disk=disk, inline_sync=inline)
+
+    return make
+
+
+@pytest.fixture
+def place(root: Path) -> Path:
+    """The directory of session box."""
+    return root / "sessions" / "box"
+
+
+def plant(root: Path, data: bytes, session: str = "box") -> Path:
+    """Put a log into a state directory, as a crash may have left it."""
+    directory = root / "sessions" / session
+    for level in (root, root / "sessions", directory):
+        level.mkdir(mode=0o700, exist_ok=True)
+    path = directory / "wal.log"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}

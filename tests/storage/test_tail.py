@@ -1,0 +1,302 @@
+"""The tail rule against every prefix, every flipped bit, holes, residue and surgery (proof T3 to T9).
+
+Counts are printed and pinned, so that a sweep cannot shrink unseen.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+
+from semel.core.frame import Point, TailKind, encode_frames, scan
+from semel.ports.log import Payload
+from storage.logs import START_MS, Log, build, lineage_payload, payload, reference_log
+from storage.sweeps import bit_flips, bursts, power_loss_images, prefixes, tally, verdict
+
+LOG = reference_log()
+FRAMES = len(LOG.frames)
+
+
+def test_every_single_bit_flip_of_an_acknowledged_log_is_refused() -> None:
+    counts = bit_flips(LOG)
+    for name, count in counts.items():
+        print(f"{name:14} {dict(count)}")
+    assert tally(counts.values()) == {"refused": 8 * 5989}
+    assert counts["final newline"] == {"refused": 8}
+    assert counts["last batch"] == {"refused": 8 * 504}
+    assert set(counts) == {
+        *("ver", "seq", "at_ms", "fence", "synced", "left", "len", "requires", "check", "digest", "json", "newline"),
+        *("last batch", "final newline"),
+    }
+
+
+def test_every_prefix_is_clean_on_a_boundary_and_torn_within_a_frame() -> None:
+    assert prefixes(LOG) == {"clean": FRAMES + 1, "torn": 5989 - FRAMES}
+
+
+def test_every_prefix_that_a_witness_contradicts_is_refused() -> None:
+    kinds = Counter(str(scan(LOG.data[:length], anchor=FRAMES - 1).tail.kind) for length in range(len(LOG.data) + 1))
+    assert kinds == {"damaged": 5989, "clean": 1}
+    assert scan(b"", anchor=1).tail.kind is TailKind.DAMAGED
+    assert scan(b"", anchor=0).tail.kind is TailKind.CLEAN
+
+
+def test_random_bursts_lose_nothing_and_change_nothing() -> None:
+    assert bursts(LOG, 4000, seed=1) == {"refused": 4000}
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+def test_a_long_log_loses_nothing_to_any_flip_burst_or_cut() -> None:
+    log = build(
+        [([lineage_payload(), payload(100)], 1, True)]
+        + [([payload(60 + n % 7 * 30) for _ in range(1 + n % 3)], 1 + n // 10, n % 4 != 0) for n in range(100)]
+    )
+    assert len(log.frames) >= 200
+    assert prefixes(log) == {"clean": len(log.frames) + 1, "torn": len(log.data) - len(log.frames)}
+    assert bursts(log, 20_000, seed=2) == {"refused": 20_000}
+    assert tally(bit_flips(reference_log(size=300)).values()) == {"refused": 8 * len(reference_log(size=300).data)}
+    for position in random.Random(3).sample(range(len(log.data)), 300):
+        for value in range(256):
+            if value != log.data[position]:
+                damaged = log.data[:position] + bytes([value]) + log.data[position + 1 :]
+                assert verdict(scan(damaged), log, len(log.frames)) == "refused"
+
+
+def _fills(frame: bytes, cut: int, offset: int, old: bytes, rng: random.Random) -> dict[str, bytes]:
+    missing = len(frame) - cut
+    to_page = -(offset + cut) % 4096
+    return {
+        "end of file": b"",
+        "zeros to the end of the frame": bytes(missing),
+        "zeros to a page": bytes(to_page or 4096),
+        "old bytes": old[:missing],
+        "random": rng.randbytes(missing),
+    }
+
+
+@pytest.mark.parametrize(("size", "torn", "refused"), [(100, 152, 598), (4_000, 195, 690), (70_000, 948, 2_192)])
+def test_a_torn_write_is_cut_only_where_a_sector_can_have_been_missing(size: int, torn: int, refused: int) -> None:
+    rng = random.Random(size)
+    log = build([([lineage_payload(), payload(100), payload(300)], 1, True), ([payload(size)], 1, True)])
+    offset, frame = log.frames[-1].offset, log.data[log.frames[-1].offset :]
+    old = (log.data[:offset] * (size // offset + 2))[17:]
+    edges = {edge + by - offset for edge in range(offset - offset % 512, len(log.data), 512) for by in (-1, 0, 1)}
+    cuts = sorted({cut for cut in edges if 0 <= cut < len(frame)} | set(rng.sample(range(len(frame)), min(len(frame), 150))))
+    kinds: Counter[str] = Counter()
+    for cut in cuts:
+        for name, fill in _fills(frame, cut, offset, old, rng).items():
+            found = scan(log.data[:offset] + frame[:cut] + fill)
+            on_grid = cut == 0 or (offset + cut) % 512 == 0
+            expected = name == "end of file" or (name.startswith("zeros") and on_grid)
+            if name == "end of file" and cut == 0:
+                assert found.tail.kind is TailKind.CLEAN
+            else:
+                assert found.tail.kind is (TailKind.TORN if expected else TailKind.DAMAGED), (name, cut)
+                assert found.frames == log.frames[:-1]
+            kinds[str(found.tail.kind)] += 1
+    print(f"{size} bytes: {len(cuts)} cuts, {dict(kinds)}")
+    assert (kinds["torn"], kinds["damaged"]) == (torn, refused)
+
+
+def test_a_tail_of_zeros_behind_any_frame_is_torn() -> None:
+    sizes = (1, 7, 63, 511, 512, 513, 4095, 4096, 4097, 65_536, 1 << 20)
+    tails = [scan(LOG.data[:end] + bytes(size)).tail for end in LOG.boundaries for size in sizes]
+    assert {tail.kind for tail in tails} == {TailKind.TORN}
+    assert len(tails) == 11 * (FRAMES + 1)
+
+
+def test_residue_of_an_older_longer_log_never_revives() -> None:
+    count = 0
+    for cut in range(1, FRAMES):
+        point = scan(LOG.data[: LOG.frames[cut].offset]).point
+        same = [len(frame.payload) for frame in LOG.frames[cut : cut + 1]]
+        for sizes in ([20], [60, 60], same):
+            batch = [Payload(json=b'"%b"' % (b"n" * (size - 2))) for size in sizes]
+            new = encode_frames(batch, point, at_ms=START_MS, fence=point.fence, synced=point.synced)
+            residue = LOG.data[new.point.offset :]
+            found = scan(LOG.data[: point.offset] + new.data + residue)
+            if residue:
+                assert found.tail.kind is TailKind.DAMAGED
+                assert found.frames == (*LOG.frames[:cut], *new.frames)
+            count += 1
+    assert count == 3 * (FRAMES - 1)
+
+
+def _lines(log: Log) -> list[bytes]:
+    return log.data.splitlines(keepends=True)
+
+
+def test_frames_that_are_doubled_dropped_swapped_or_spliced_are_refused() -> None:
+    lines, other = _lines(LOG), _lines(reference_log(lineage="f" * 32))
+    surgery: dict[str, list[list[bytes]]] = {
+        "doubled": [lines[: n + 1] + lines[n:] for n in range(FRAMES)],
+        "dropped": [lines[:n] + lines[n + 1 :] for n in range(FRAMES - 1)],
+        "swapped": [[*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]] for n in range(FRAMES - 1)],
+        "spliced": [[*lines[:n], other[n], *lines[n + 1 :]] for n in range(FRAMES)],
+        "continued": [[*lines[:n], *other[n:]] for n in range(1, FRAMES)],
+    }
+    for name, cases in surgery.items():
+        for case in cases:
+            assert scan(b"".join(case)).tail.kind is TailKind.DAMAGED, name
+    counts = {name: len(cases) for name, cases in surgery.items()}
+    assert counts == {"doubled": 27, "dropped": 26, "swapped": 26, "spliced": 27, "continued": 26}
+
+
+def test_an_older_copy_of_the_whole_log_is_only_seen_by_a_witness() -> None:
+    older = LOG.data[: LOG.writes[8].frames[0].offset]
+    assert scan(older).tail.kind is TailKind.CLEAN  # the stated limit
+    assert scan(older, anchor=FRAMES - 1).tail.kind is TailKind.DAMAGED
+    assert scan(older, anchor=scan(older).point.seq - 1).tail.kind is TailKind.CLEAN
+
+
+def unsynced_tail() -> tuple[Log, int, int]:
+    """A log whose last eight writes nobody synced: with how many bytes and frames were durable before."""
+    notes = [([payload(40 + n * 130) for _ in range(1 + n % 3)], 12, False) for n in range(8)]
+    start = scan(LOG.data).point
+    tail = build(notes, start=start, durable=start.seq - 1)
+    return Log((*LOG.writes, *tail.writes)), len(LOG.data), FRAMES
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_power_loss_leaves_a_tail_that_is_cut_without_losing_what_was_synced(sector: int) -> None:
+    log, durable, acknowledged = unsynced_tail()
+    kinds: Counter[str] = Counter()
+    for image in power_loss_images(durable, log, sector, 3_000, seed=sector):
+        kinds[verdict(scan(image), log, acknowledged)] += 1
+    print(f"sectors of {sector}: {dict(kinds)}")
+    assert kinds["clean"] + kinds["torn"] == 3_000
+    assert kinds["torn"] > 1_000
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_a_sector_that_vanishes_from_acknowledged_frames_is_refused_wherever_a_later_frame_testifies(sector: int) -> None:
+    refused = 0
+    for start in range(0, len(LOG.data), sector):
+        damaged = LOG.data[:start] + bytes(len(LOG.data[start : start + sector])) + LOG.data[start + sector :]
+        found = scan(damaged)
+        testifies = any(frame.synced >= found.point.seq for frame in LOG.frames if frame.offset >= start + sector)
+        assert found.tail.kind is (TailKind.DAMAGED if testifies else TailKind.TORN)
+        refused += testifies
+        assert scan(damaged, anchor=FRAMES - 1).tail.kind is TailKind.DAMAGED
+    assert refused == {512: 11, 4096: 1}[sector]
+
+
+def test_a_hole_must_begin_and_end_where_sectors_do() -> None:
+    log, durable, _ = unsynced_tail()
+    edge = durable - durable % 512 + 1024
+    whole = log.data[:edge] + bytes(512) + log.data[edge + 512 :]
+    assert scan(whole).tail.kind is TailKind.TORN
+    for start, end in (
+        (edge + 1, edge + 512),
+        (edge - 1, edge + 512),
+        (edge, edge + 511),
+        (edge, edge + 513),
+        (edge + 3, edge + 4),
+    ):
+        assert scan(log.data[:start] + bytes(end - start) + log.data[end:]).tail.kind is TailKind.DAMAGED
+    newline = log.data.index(b"\n", edge) + 1
+    end = newline - newline % 512 + 512
+    assert scan(log.data[:edge] + bytes(512) + log.data[edge + 512 : newline] + bytes(end - newline)).tail.kind is TailKind.TORN
+
+
+def test_later_lines_behind_a_hole_must_be_ours_and_admit_that_nothing_here_was_synced() -> None:
+    log, durable, acknowledged = unsynced_tail()
+    hole = -durable % 512 + 512
+    end = durable + hole
+    behind = log.data[end:]
+    torn = log.data[:durable] + bytes(hole)
+    assert scan(torn + behind).tail.kind is TailKind.TORN
+    assert scan(torn + behind[:-5]).tail.kind is TailKind.TORN  # the last line is cut by the end of the file
+    line = behind.index(b"\n") + 1
+    claims = [
+        behind[:line] + b"not a frame\n" + behind[line:],
+        behind[: line + 4] + b"~" + behind[line + 5 :],  # a header that is not proven
+        behind[: line + 170] + b"\n" + behind[line + 171 :],  # a line that ends too early
+        behind[:-1] + b"~",  # the last line does not end where it should
+        behind[:-1],
+    ]
+    kinds = [scan(torn + claim).tail.kind for claim in claims]
+    assert kinds == [TailKind.DAMAGED] * 4 + [TailKind.TORN]
+    point = scan(log.data).point
+    for synced, kind in ((acknowledged - 1, TailKind.TORN), (acknowledged, TailKind.DAMAGED)):
+        more = encode_frames([payload(30)], point, at_ms=START_MS, fence=12, synced=synced)
+        found = scan(torn + behind + more.data)
+        assert found.tail.kind is kind
+        assert found.frames == log.frames[:acknowledged]
+
+
+@pytest.mark.parametrize(("identity", "kind"), [(LOG, TailKind.TORN), (reference_log(lineage="f" * 32), TailKind.DAMAGED)])
+def test_lineage_lines_in_a_tail_must_name_the_same_identity(identity: Log, kind: TailKind) -> None:
+    line = _lines(identity)[0]
+    data = LOG.data + bytes(-len(LOG.data) % 512) + line
+    assert scan(data).tail.kind is kind
+
+
+def test_lineage_lines_behind_a_first_line_that_is_lost_must_agree_with_each_other() -> None:
+    one, other = _lines(LOG)[0], _lines(reference_log(lineage="f" * 32))[0]
+    assert scan(bytes(512) + one + one).tail.kind is TailKind.TORN
+    assert scan(bytes(512) + one + other).tail.kind is TailKind.DAMAGED
+    unreadable = one.replace(b'"lineage":', b'"lineagE":')
+    assert scan(bytes(512) + unreadable).tail.kind is TailKind.DAMAGED
+
+
+HEAD = "1 27 1767225600099 12 26 4 20 - "
+
+
+@pytest.mark.parametrize(
+    ("text", "torn"),
+    [
+        ("1", True),
+        ("3 27", True),
+        ("2", False),
+        ("4", False),
+        ("x", False),
+        ("1 2", True),
+        ("1 28", False),
+        ("1 27 0", True),
+        ("1 27 00", False),
+        ("1 27 1 1", True),  # the fence 12 can still follow
+        ("1 27 1 11", True),  # or 110
+        ("1 27 1 11 ", False),
+        ("1 27 1 0", False),
+        ("1 27 1 12 2", True),
+        ("1 27 1 12 26", True),
+        ("1 27 1 12 27", False),
+        ("1 27 1 12 3", False),
+        ("1 27 1 12 22 ", False),  # synced may not fall below 23
+        ("1 27 1 12 26 9223372036854775808", False),
+        ("1 27 1 12 26 0 67108864", True),
+        ("1 27 1 12 26 0 67108865", False),
+        ("1 27 1 12 26 0 7 -", True),
+        ("1 27 1 12 26 0 7 a", False),
+        ("3 27 1 12 26 0 7 -", False),
+        ("3 27 1 12 26 0 7 b/v1,a", False),
+        ("3 27 1 12 26 0 7 b/v1,b", True),
+        ("3 27 1 12 26 0 7 b/v1,b/v1 ", False),
+        ("3 27 1 12 26 0 7 b/v1,", True),
+        ("3 27 1 12 26 0 7 b/v1, ", False),
+        ("3 27 1 12 26 0 7 B", False),
+        ("1 27  ", False),
+        (HEAD, True),
+        (HEAD + "b22e2c6d "[:3], True),
+        (HEAD + "zzz", False),
+        (HEAD + "00000000", False),
+        ("1 27 1\n", False),
+    ],
+)
+def test_a_cut_header_is_torn_only_if_its_bytes_can_begin_the_next_frame(text: str, torn: bool) -> None:
+    if text.startswith(HEAD) and len(text) > len(HEAD) and torn:
+        import zlib
+
+        text = HEAD + f"{zlib.crc32(HEAD.encode()):08x}"[:3]
+    assert scan(LOG.data + text.encode()).tail.kind is (TailKind.TORN if torn else TailKind.DAMAGED)
+
+
+def test_a_record_without_its_newline_is_torn_only_if_its_digest_is_right() -> None:
+    assert scan(LOG.data[:-1]).tail.kind is TailKind.TORN
+    assert scan(LOG.data[:-2] + b"~").tail.kind is TailKind.DAMAGED
+    assert scan(LOG.data[:-1] + b"~").tail.kind is TailKind.DAMAGED
+    first = encode_frames([lineage_payload()], Point(), at_ms=1, fence=1, synced=0).data
+    assert scan(first[:-1]).tail.kind is TailKind.TORN
+    assert scan(b"1").tail.kind is TailKind.DAMAGED  # a log begins with its lineage line
