@@ -24,7 +24,9 @@ from typing import Self
 
 from semel.adapters.models.script import Script, parse_script
 from semel.adapters.models.script_chat import PING, ChatScript, End, Head, HoldHere, Pause, Send, Silence, Step
+from semel.adapters.models.scripted import load_script
 from semel.core.values import JSON, Frozen
+from semel.errors import UsageError
 
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 _POLL_SECONDS = 0.005
@@ -46,7 +48,7 @@ class ModelServer:
     """A chat completions server on 127.0.0.1. `async with` it; `url` is the base URL to give to a client.
 
     `script` is a Script, its JSON value, or a function from request body to the steps of the reply. `reached` is set at a hold
-    without a file, which `release` ends.
+    without a file, which `release` ends. `requests`, `connections` (open now) and `accepted` (ever) are for a test to look at.
     """
 
     def __init__(self, script: "Script | Mapping[str, JSON] | Reply", *, journal: Path | None = None, port: int = 0) -> None:
@@ -54,7 +56,8 @@ class ModelServer:
         self._reply = _reply_of(script)
         self._journal, self._port = journal, port
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self.connections: set[asyncio.Task[None]] = set()
+        self.accepted = 0
         self._count = len(journal.read_bytes().splitlines()) if journal is not None and journal.exists() else 0
         self.requests: list[Received] = []
         self.reached, self.release = asyncio.Event(), asyncio.Event()
@@ -74,22 +77,23 @@ class ModelServer:
         """Stop listening and drop every connection."""
         assert self._server is not None
         self._server.close()
-        for task in self._connections:
+        for task in self.connections:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self.connections, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self.connections.add(task)
+        self.accepted += 1
         try:
             while await self._serve_one(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client went away, or the server is being closed
         finally:
-            self._connections.discard(task)
+            self.connections.discard(task)
             writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -165,6 +169,7 @@ def serve_in_thread(
 ) -> Iterator[ModelServer]:
     """A ModelServer on a loop of its own, for tests and demos that are not async themselves."""
     started: list[ModelServer] = []
+    failed: list[OSError] = []
     ready, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -177,6 +182,8 @@ def serve_in_thread(
     def run() -> None:
         try:
             loop.run_until_complete(serve())
+        except OSError as error:
+            failed.append(error)
         finally:
             ready.set()
             loop.close()
@@ -184,9 +191,9 @@ def serve_in_thread(
     thread = threading.Thread(target=run, name="model-server", daemon=True)
     thread.start()
     ready.wait()
-    if not started:
+    if failed:
         thread.join()
-        raise OSError(f"port {port} of 127.0.0.1 cannot be listened on")
+        raise failed[0]
     try:
         yield started[0]
     finally:
@@ -264,8 +271,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--journal", type=Path, help="file that each request body is appended to")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; a free one by default")
     given = parser.parse_args(arguments)
-    script = parse_script(Path(given.script).read_bytes(), given.script)
-    asyncio.run(_main(script, given.journal, given.port))
+    try:
+        asyncio.run(_main(load_script(given.script), given.journal, given.port))
+    except (UsageError, OSError) as error:
+        parser.exit(2, f"{error}\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from semel.adapters.models import scripted
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.endpoint import ApiKey, Endpoint, KeyReader, key_from, key_variable, parse_endpoint
 from semel.adapters.models.openai_chat.options import (
+    PLAIN,
     RENDERER,
     RENDERERS,
     ChatOptions,
@@ -38,7 +39,7 @@ class Provider(Frozen, frozen=True, kw_only=True):
 
     base_url: str
     key: str | None = None
-    dialect: Dialect = Dialect()
+    dialect: Dialect = PLAIN
     example: str = ""
 
 
@@ -225,7 +226,7 @@ def _at_host(host: str) -> Provider | None:
 
 def _dialect_at(url: str) -> Dialect:
     provider = _at_host(parse_endpoint(url).host)
-    return Dialect() if provider is None else provider.dialect
+    return PLAIN if provider is None else provider.dialect
 
 
 def _key_name(endpoint: Endpoint, options: ModelOptions) -> tuple[str, bool]:

@@ -14,7 +14,7 @@ from semel.ports.world import Clock
 _LATE_SECONDS = 0.001
 
 
-class Limits(Frozen, frozen=True, kw_only=True):
+class Limits(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Milliseconds, None for no limit. `connect`, `headers` and `total` run from the send, `first_content` from the headers.
 
     `idle` runs from the last byte of any kind, `progress` from the last content: comments, pings and empty deltas are bytes but

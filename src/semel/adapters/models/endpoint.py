@@ -30,15 +30,15 @@ def parse_endpoint(url: str) -> Endpoint:
     except ValueError as error:
         raise BadSettings(f"{url!r} is not a URL: {error}") from None
     host = (parts.hostname or "").lower()
+    if parts.scheme not in ("http", "https"):
+        raise BadSettings(f"{url!r} must start with https:// (or, on this machine only, http://)")
     if parts.username or parts.password or "@" in parts.netloc:
         raise BadSettings(f"the model URL for host {host!r} carries a user or password; put the key into an environment variable")
     if parts.query or parts.fragment or "\\" in url or any(c.isspace() or not c.isprintable() for c in url):
         raise BadSettings(f"{url!r} has a query, a fragment or odd characters; give the base URL only, such as https://host/v1")
     loopback = _loopback(url, host)
-    if parts.scheme != "https" and not (parts.scheme == "http" and loopback):
-        raise BadSettings(
-            f"{url!r} must start with https:// (http:// is for this machine only, such as http://127.0.0.1:8000/v1)"
-        )
+    if parts.scheme == "http" and not loopback:
+        raise BadSettings(f"{url!r} must start with https:// (http:// is for this machine only, such as http://127.0.0.1)")
     shown = f"[{host}]" if ":" in host else host
     at = "" if port is None else f":{port}"
     return Endpoint(base_url=f"{parts.scheme}://{shown}{at}{parts.path.rstrip('/')}", host=host, loopback=loopback)
@@ -83,8 +83,7 @@ class ApiKey:
         """The authorization header for `endpoint`; empty where there is no key and none is needed. Raises BadSettings."""
         if endpoint.host != self._host:
             raise BadSettings(f"the key in {self.name} is for {self._host}, not for {endpoint.host}; it was not sent")
-        read = self._read()
-        key = (await read if inspect.isawaitable(read) else read).strip()
+        key = await self._fetch()
         if not key and self.optional:
             return {}
         if not key:
@@ -94,9 +93,20 @@ class ApiKey:
         self._last = key
         return {"authorization": f"Bearer {key}"}
 
+    async def _fetch(self) -> str:
+        try:
+            read = self._read()
+            return (await read if inspect.isawaitable(read) else read).strip()
+        except Exception as error:  # noqa: BLE001  # whatever a caller's source raises may hold the key, so only its kind is told
+            raise BadSettings(f"the key for {self._host} could not be read from {self.name}: {type(error).__name__}") from None
+
     def redact(self, text: str) -> str:
-        """`text` without the key, should a server have repeated it."""
+        """`text` without the key, should a server have repeated it. To be used before a text is cut short."""
         return text.replace(self._last, "[key]") if self._last else text
+
+    def origin(self) -> str:
+        """Where the key of the last request came from, in words, for whoever reads that it was refused."""
+        return f"the key came from {self.name}" if self._last else f"no key was sent; set {self.name}"
 
 
 def key_from(environ: Mapping[str, str], name: str, endpoint: Endpoint, *, optional: bool) -> ApiKey:

@@ -95,7 +95,7 @@ class ScriptedAnswer(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     calls: tuple[ScriptedCall, ...] = ()
     stop: Stop | None = None
     usage: Usage | None = None
-    chunk: int = 16
+    chunk: int = 64
     delay_ms: int = 0
     fault: Fault | None = None
     expect: str | tuple[str, ...] = ()
@@ -131,22 +131,38 @@ def parse_script(text: str | bytes, name: str) -> Script:
     return script
 
 
-def choose(script: Script, messages: list[JSON]) -> int:
-    """The index of the answer to a conversation, given as chat messages. Raises ScriptRefused."""
-    roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+class _Role(msgspec.Struct):
+    role: str = ""
+
+
+class Asked(msgspec.Struct):
+    """What is read of a request: of each message its role only, which costs little however long the conversation is."""
+
+    messages: list[_Role]
+    model: str = ""
+
+
+def read_request(request: bytes) -> Asked:
+    """Read a chat completion request. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(request, type=Asked)
+
+
+def choose(script: Script, asked: Asked, request: bytes) -> int:
+    """The index of the answer to a request. Raises ScriptRefused."""
+    roles = [message.role for message in asked.messages]
     index = roles.count("assistant")
     if index >= len(script.answers):
         raise ScriptRefused(
             "script_exhausted", f"the script has {len(script.answers)} answers, this request asks for number {index + 1}"
         )
-    expect = script.answers[index].expect
-    newest = len(roles) - roles[::-1].index("assistant") if index else 0
-    text = json.dumps(messages[newest:], ensure_ascii=False)
-    for wanted in (expect,) if isinstance(expect, str) else expect:
-        if json.dumps(wanted, ensure_ascii=False)[1:-1] not in text:
-            raise ScriptRefused(
-                "script_expectation", f"answer {index + 1} of the script expects {wanted!r} in the newest messages"
-            )
+    if expect := script.answers[index].expect:
+        newest = len(roles) - roles[::-1].index("assistant") if index else 0
+        text = json.dumps(json.loads(request)["messages"][newest:], ensure_ascii=False)
+        for wanted in (expect,) if isinstance(expect, str) else expect:
+            if json.dumps(wanted, ensure_ascii=False)[1:-1] not in text:
+                raise ScriptRefused(
+                    "script_expectation", f"answer {index + 1} of the script expects {wanted!r} in the newest messages"
+                )
     return index
 
 

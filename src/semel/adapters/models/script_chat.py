@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
+
 from semel.adapters.models import script as source
 from semel.adapters.models.script import Fault, Script, ScriptedAnswer, ScriptRefused
 from semel.core.values import JSON, Frozen, Stop, Usage
@@ -73,20 +75,18 @@ class ChatScript:
     def reply(self, request: bytes) -> Iterator[Step]:
         """The steps of the reply to one request body."""
         try:
-            body = json.loads(request)
-            index = source.choose(self._script, list(body["messages"]))
+            asked = source.read_request(request)
+            index = source.choose(self._script, asked, request)
         except ScriptRefused as refused:
-            return iter(
-                _refusal(400, {}, {"error": {"message": str(refused), "type": "invalid_request_error", "code": refused.code}})
-            )
-        except (ValueError, KeyError, TypeError):
-            return iter(
-                _refusal(400, {}, {"error": {"message": "not a chat completion request", "type": "invalid_request_error"}})
-            )
+            error = {"message": str(refused), "type": "invalid_request_error", "code": refused.code}
+            return iter(_refusal(400, {}, {"error": error}))
+        except msgspec.DecodeError:
+            error = {"message": "not a chat completion request", "type": "invalid_request_error", "code": ""}
+            return iter(_refusal(400, {}, {"error": error}))
         answer = self._script.answers[index]
         fault = source.strikes(answer, self._asked.get(index, 0))
         self._asked[index] = self._asked.get(index, 0) + 1
-        return _steps(answer, fault, chat_events(answer, index, str(body.get("model"))))
+        return _steps(answer, fault, chat_events(answer, index, asked.model))
 
 
 def _steps(answer: ScriptedAnswer, fault: Fault | None, events: list[bytes]) -> Iterator[Step]:

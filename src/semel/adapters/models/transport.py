@@ -40,13 +40,12 @@ _LATE = {
 class HttpExchange:
     """One exchange after its headers: `status`, `headers` (names in lower case), then `chunks`."""
 
-    def __init__(self, *, clock: Clock, limits: Limits, where: str) -> None:
-        """`where` names the server in errors."""
+    def __init__(self, *, clock: Clock, ledger: Ledger, where: str, redact: Callable[[str], str]) -> None:
+        """`ledger` holds the limits and starts with the send; `where` names the server in errors; `redact` hides the key."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
-        self.where = where
-        self._clock, self._limits = clock, limits
-        self._ledger = Ledger(limits, clock.monotonic())
+        self.where, self.redact = where, redact
+        self._clock, self._ledger, self._limits = clock, ledger, ledger.limits
         self._sha256, self._length = hashlib.sha256(), 0
         self._buffer: deque[bytes] = deque()
         self._buffered = 0
@@ -60,13 +59,13 @@ class HttpExchange:
         """What is recorded of the exchange so far (R6)."""
         if not self.status:
             return Exchange()
-        request_id = next((self.headers[name] for name in _REQUEST_ID_HEADERS if name in self.headers), None)
+        request_id = next((self.headers[name] for name in _REQUEST_ID_HEADERS if name in self.headers), "")
         return Exchange(
             response_body_len=self._length,
             response_body_sha256=self._sha256.hexdigest(),
             http_status=self.status,
-            content_type=printable(self.headers.get("content-type", ""), limit=100) or None,
-            request_id=None if request_id is None else printable(request_id, limit=100),
+            content_type=printable(self.redact(self.headers.get("content-type", "")), limit=100) or None,
+            request_id=printable(self.redact(request_id), limit=100) or None,
         )
 
     def failed(self, failure: FailureClass, message: str, *, retryable: bool | None = None) -> ModelFailed:
@@ -221,7 +220,8 @@ class Transport:
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
         where = self._endpoint.base_url.partition("://")[2].partition("/")[0]
-        exchange = HttpExchange(clock=self._clock, limits=self._limits, where=where)
+        ledger = Ledger(self._limits, self._clock.monotonic())
+        exchange = HttpExchange(clock=self._clock, ledger=ledger, where=where, redact=self._key.redact)
         pump = self._pump(exchange, path, body, headers)
         exchange.start(asyncio.get_running_loop().create_task(pump))
         try:
@@ -230,8 +230,8 @@ class Transport:
             yield exchange
             await exchange.settle()
         except ModelFailed as error:
-            error.args = (self._key.redact(str(error)),)
-            error.provider_code = error.provider_code and self._key.redact(error.provider_code)
+            if error.failure is FailureClass.AUTH and exchange.status:
+                error.args = (f"{error} ({self._key.origin()})",)
             raise
         finally:
             await exchange.end()

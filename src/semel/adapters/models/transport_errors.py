@@ -43,7 +43,7 @@ def failure_of(error: Exception, *, where: str, exchange: Exchange) -> ModelFail
     elif not isinstance(error, (httpx2.TransportError, OSError)):
         raise error
     what = {
-        FailureClass.UNREACHABLE: "no connection",
+        FailureClass.UNREACHABLE: "no connection; check the address and that the server runs",
         FailureClass.INVALID_REQUEST: "the request could not be sent",
         FailureClass.INTERRUPTED: "the connection broke before the answer was complete",
     }[failure]

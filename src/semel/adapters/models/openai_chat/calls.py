@@ -58,7 +58,7 @@ class CallAssembler:
             call.pieces.clear()  # sent again
         call.id, call.name = call.id or call_id, call.name or name
         call.pieces.append(arguments)
-        call.extra.update({name: value for name, value in piece.items() if name not in _KNOWN_MEMBERS})
+        call.extra.update({name: value for name, value in piece.items() if name not in _KNOWN_MEMBERS and value is not None})
         if index is not None:
             self._at_index[index] = call
 

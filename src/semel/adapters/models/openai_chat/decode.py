@@ -6,7 +6,6 @@ JSON or a web page under the content type of a stream.
 """
 
 import json
-import re
 from collections.abc import Iterator
 
 from semel.adapters.models import sse
@@ -15,11 +14,11 @@ from semel.adapters.models.openai_chat.errors import ServerError, class_of_finis
 from semel.adapters.models.openai_chat.options import ChatOptions
 from semel.adapters.models.openai_chat.reasoning import Reasoning
 from semel.adapters.models.openai_chat.usage import usage_of
-from semel.core.values import JSON, Block, Frozen, Stop, Text, Usage, clean_text
+from semel.core.values import JSON, Block, Frozen, Stop, Text, Usage, clean_text, printable
 from semel.ports.model import FailureClass
 
 JSON_BODY_BYTES_MAX = 16 * 1024 * 1024
-_FIELD = re.compile(rb"(\xef\xbb\xbf)?\s*(:|data|event|id|retry)")
+_FIELDS = (b":", b"data", b"event", b"id", b"retry")
 _STOPS = {
     "stop": Stop.END_TURN,
     "eos": Stop.END_TURN,
@@ -86,7 +85,7 @@ class BodyDecoder:
         if self._json is not None:
             return self._whole()
         if not self.done and not (self._answer.finish and not self._done_required):
-            if self.head.strip() and not _FIELD.match(self.head):
+            if not _looks_like_events(self.head):
                 raise Undecodable("the body is no stream of events")
             missing = "finish_reason" if not self._answer.finish else "[DONE]"
             raise Undecodable(f"the stream ended without {missing}", failure=FailureClass.INTERRUPTED)
@@ -184,7 +183,7 @@ class _Answer:
         if stop in (Stop.END_TURN, Stop.TOOL_USE):
             stop = Stop.TOOL_USE if len(self._calls) else Stop.REFUSAL if self._refused else Stop.END_TURN
         usage = usage_of(self._usage, self._options)
-        return Decoded(blocks=tuple(blocks), stop=stop, usage=usage, raw_stop=clean_text(self.finish))
+        return Decoded(blocks=tuple(blocks), stop=stop, usage=usage, raw_stop=printable(self.finish, limit=100))
 
     def _add(self, content: dict[str, JSON]) -> str:
         piece, refusal = _content_text(content.get("content")), content.get("refusal")
@@ -216,6 +215,12 @@ class _Answer:
         if (failure := class_of_finish(reason)) is not None:
             raise Undecodable(f"the server ended the answer with finish_reason {reason!r}", failure=failure)
         self.finish = reason
+
+
+def _looks_like_events(head: bytes) -> bool:
+    """Whether the start of a body, however short, can be that of a stream of events."""
+    line = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return any(line.startswith(field) or field.startswith(line) for field in _FIELDS)
 
 
 def _first_choice(choices: JSON) -> dict[str, JSON] | None:

@@ -64,7 +64,7 @@ def read_error(value: JSON) -> ServerError | None:
         error = value
     if error is None and "choices" not in value and isinstance(value.get("detail"), (str, list)):
         error = {"message": json.dumps(value["detail"]) if isinstance(value["detail"], list) else value["detail"]}
-    if error is None or error is False:
+    if not error:
         return None
     return _from_object(error) if isinstance(error, dict) else ServerError(message=str(error))
 
@@ -122,9 +122,9 @@ def failed(error: ServerError, exchange: Exchange, *, where: str, headers: Mappi
     )
 
 
-def not_an_answer(body: bytes, exchange: Exchange, *, where: str) -> ModelFailed:
-    """A 200 whose body is no answer of an API: a sign-in page, `null`, a proxy's own JSON. Never an empty success (B30)."""
-    text = printable(body[: 4 * _BODY_LIMIT].decode(errors="replace"), limit=_BODY_LIMIT)
+def not_an_answer(head: str, exchange: Exchange, *, where: str) -> ModelFailed:
+    """A 200 that is no answer of an API, by how its body starts: a sign-in page, `null`. Never an empty success (B30)."""
+    text = printable(head[: 4 * _BODY_LIMIT], limit=_BODY_LIMIT)
     return ModelFailed(
         FailureClass.MALFORMED_OUTPUT,
         f"{where} gave no API response: status {exchange.http_status}, content type {exchange.content_type}, body {text!r}",

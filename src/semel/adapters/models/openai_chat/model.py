@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
 from semel.adapters.models.openai_chat.errors import ServerError, body_error, failed, not_an_answer
 from semel.adapters.models.openai_chat.options import decode_options
@@ -66,9 +68,11 @@ class OpenAIChat:
             return self._failed(problem.error, exchange)
         if problem.failure is not None:
             return exchange.failed(problem.failure, str(problem))
-        return not_an_answer(decoder.head, exchange.facts(), where=exchange.where)
+        head = exchange.redact(decoder.head.decode(errors="replace"))
+        return not_an_answer(head, exchange.facts(), where=exchange.where)
 
     def _failed(self, error: ServerError, exchange: "HttpExchange") -> ModelFailed:
+        error = replace(error, message=exchange.redact(error.message), codes=tuple(map(exchange.redact, error.codes)))
         return failed(error, exchange.facts(), where=exchange.where, headers=exchange.headers, now_ms=self._clock.now_ms())
 
 

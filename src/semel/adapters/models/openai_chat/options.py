@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.core.values import JSON, Frozen, Money, Usage
 from semel.errors import BadSettings
@@ -32,6 +33,9 @@ class Dialect(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cost_currency: str | None = None  # the currency of `usage.cost`, where the server reports one
 
 
+PLAIN = Dialect()
+
+
 class Price(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prices per million tokens as decimal text. Cache reads and writes cost what input does unless they have a price."""
 
@@ -45,7 +49,7 @@ class Price(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ChatOptions(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The family's part of a bundle. `body` holds further members of the request, such as temperature."""
 
-    dialect: Dialect = Dialect()
+    dialect: Dialect = PLAIN
     body: dict[str, JSON] = msgspec.field(default_factory=dict)
     price: Price | None = None
 
@@ -59,6 +63,8 @@ def encode_options(options: ChatOptions) -> str:
     if options.price is not None:
         for text in (options.price.input, options.price.output, options.price.cache_read, options.price.cache_write):
             _micros(text or "0")
+    if options.dialect == PLAIN:
+        options = replace(options, dialect=PLAIN)  # a default is left out only if it is the very object
     return msgspec.json.encode(options, order="deterministic").decode()
 
 

@@ -30,6 +30,7 @@ from semel.core.values import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    clean_text,
 )
 from semel.ports.model import Request
 
@@ -173,4 +174,8 @@ def _wire_name(name: str) -> str:
 
 
 def _dump(value: JSON) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, from a log of a writer that did not clean what entered (B19)
+        return clean_text(text).encode()

@@ -1,0 +1,272 @@
+"""Model names, and models from frozen bundles (design 11, P4 to P10)."""
+
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from models_support import HandClock, ScheduledConnector, VirtualClock, ask, chat_bundle, whole
+
+from semel.adapters.models.catalog import (
+    PROVIDERS,
+    ModelOptions,
+    build_model,
+    check_bundle,
+    has_price,
+    key_problem,
+    parse_options,
+    resolve,
+    restore_model,
+)
+from semel.adapters.models.openai_chat.options import Price
+from semel.core.values import Bundle
+from semel.errors import BadSettings, UnknownModel
+from semel.ports.model import BundleRefused
+
+NONE = ModelOptions()
+NAMES = {
+    "openai:gpt-5": ("gpt-5", "https://api.openai.com/v1"),
+    "openrouter:deepseek/deepseek-r1:free": ("deepseek/deepseek-r1:free", "https://openrouter.ai/api/v1"),
+    "deepseek:deepseek-v4-pro": ("deepseek-v4-pro", "https://api.deepseek.com"),
+    "moonshot:kimi-k3": ("kimi-k3", "https://api.moonshot.ai/v1"),
+    "ollama:qwen3:30b": ("qwen3:30b", "http://127.0.0.1:11434/v1"),
+    "vllm:Qwen/Qwen3-30B-A3B": ("Qwen/Qwen3-30B-A3B", "http://127.0.0.1:8000/v1"),
+    "llamacpp:default": ("default", "http://127.0.0.1:8080/v1"),
+    "openai_chat:m@http://127.0.0.1:8000/v1": ("m", "http://127.0.0.1:8000/v1"),
+    "openai_chat:a@b:c@https://llm.example/v1/": ("a@b:c", "https://llm.example/v1"),
+    "openai_chat:m@http://[::1]:8000/v1": ("m", "http://[::1]:8000/v1"),
+    "openai_chat:m@https://LLM.example": ("m", "https://llm.example"),
+}
+
+
+@pytest.mark.parametrize("spec", NAMES)
+def test_a_name_stands_for_a_model_at_an_endpoint(spec):
+    bundle = resolve(spec, NONE)
+    assert (bundle.family, bundle.model, bundle.endpoint) == ("openai_chat", *NAMES[spec])
+    assert not bundle.endpoint.endswith("/")
+
+
+def test_each_provider_has_an_example_that_works():
+    assert all(resolve(row.example, NONE).endpoint == row.base_url for row in PROVIDERS.values())
+    assert len(PROVIDERS) == 7
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        ("opnai:gpt-5", "did you mean openai:gpt-5"),
+        ("ollma:x", "did you mean ollama:"),
+        ("anthropic:claude", "Known are deepseek, llamacpp, moonshot, ollama, openai, openrouter, vllm"),
+        ("gpt-5", "write provider:model"),
+        ("openai:", "write provider:model"),
+        ("", "write provider:model"),
+        ("openai_chat:m", "openai_chat:MODEL@https://host/v1"),
+        ("scripted:/no/such/file", "cannot be opened"),
+    ],
+)
+def test_a_wrong_name_says_what_is_known_and_what_is_nearest(spec, part):
+    with pytest.raises(UnknownModel, match=part.replace("(", r"\(")):
+        build_model(spec, clock=HandClock(), environ={})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://llm.example/v1",
+        "http://10.0.0.5:8000/v1",
+        "http://169.254.169.254/v1",
+        "https://169.254.169.254/v1",
+        "https://[fe80::1]/v1",
+        "https://0.0.0.0/v1",
+        "https://224.0.0.1/v1",
+        "http://user:pass@127.0.0.1/v1",
+        "https://user@host.example/v1",
+        "https://host.example/v1?key=1",
+        "https://host.example/v1#x",
+        "https://host .example/v1",
+        "https://2852039166/v1",
+        "https://0x7f000001/v1",
+        "https://127.1/v1",
+        "https:///v1",
+        "https://host.example:99999/v1",
+        "https://ho\tst.example/v1",
+        "https://host.example\\@evil.example/v1",
+        "http://localhost.evil.example/v1",
+    ],
+)
+def test_an_address_that_no_model_should_be_at_is_refused(url):
+    with pytest.raises((BadSettings, UnknownModel)):
+        resolve(f"openai_chat:m@{url}", NONE)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "gopher://127.0.0.1/v1", "ftp://host.example/v1", "127.0.0.1:8000"])
+def test_other_schemes_are_refused(url):
+    with pytest.raises(BadSettings, match="https://"):
+        resolve(f"openai_chat:m@{url}", NONE)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1/v1", "http://127.9.9.9/v1", "http://[::1]/v1", "http://[::ffff:127.0.0.1]/v1"]
+)
+def test_this_machine_may_be_spoken_to_without_tls(url):
+    assert resolve(f"openai_chat:m@{url}", NONE).endpoint == url
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"temperature": 1},
+        {"max_output_tokens": "many"},
+        {"dialect": {"system_role": "boss"}},
+        {"dialect": {"nonsense": True}},
+        {"body": {"stream": False}},
+        {"body": {"messages": []}},
+        {"body": {"temperature": float("nan")}},
+        {"price": {"currency": "USD", "input": "cheap", "output": "1"}},
+        {"price": {"currency": "USD", "input": "-1", "output": "1"}},
+        {"limits": {"idle": 3}},
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(raw):
+    with pytest.raises(BadSettings):
+        resolve("openai:gpt-5", parse_options(raw))
+
+
+def test_the_same_name_and_options_give_the_same_bundle_bytes():
+    options = parse_options({"body": {"b": 1, "a": {"y": 1, "x": 2}}, "max_output_tokens": 9})
+    other = parse_options({"max_output_tokens": 9, "body": {"a": {"x": 2, "y": 1}, "b": 1}})
+    assert msgspec.json.encode(resolve("openai:gpt-5", options)) == msgspec.json.encode(resolve("openai:gpt-5", other))
+    assert resolve("vllm:m", NONE).options == "{}"
+
+
+def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_the_catalog_says_today(monkeypatch):
+    options = parse_options({"max_output_tokens": 7, "body": {"temperature": 0.2}})
+    built = build_model("openai:gpt-5", clock=HandClock(), environ={}, options=options)
+    stored = msgspec.json.decode(msgspec.json.encode(built.bundle), type=Bundle)
+    monkeypatch.delitem(PROVIDERS, "openai")
+    restored = restore_model(stored, clock=HandClock(), environ={})
+    assert restored.render(ask()) == built.render(ask())
+    assert restored.bundle == built.bundle
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"renderer": 99}, "renderer_version_drift"),
+        ({"renderer": 0}, "renderer_version_drift"),
+        ({"family": "telepathy"}, "frozen_render_config_unverifiable"),
+        ({"options": "not json"}, "frozen_render_config_unverifiable"),
+        ({"options": '{"later_field":1}'}, "frozen_render_config_unverifiable"),
+        ({"endpoint": "ftp://x"}, "frozen_render_config_unverifiable"),
+        ({"options": '{"dialect":{}}'}, "frozen_render_config_drift"),
+        ({"options": "{ }"}, "frozen_render_config_drift"),
+    ],
+)
+def test_a_bundle_that_would_render_otherwise_is_refused_by_name_before_any_request(changes, reason):
+    with pytest.raises(BundleRefused) as caught:
+        restore_model(chat_bundle(**changes), clock=HandClock(), environ={})
+    assert caught.value.reason == reason
+
+
+def test_good_bundles_pass():
+    for row in PROVIDERS.values():
+        check_bundle(resolve(row.example, NONE))
+
+
+def test_a_scripted_model_is_restored_from_its_file(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"answers": [{"text": "x"}]}))
+    bundle = build_model(f"scripted:{path}", clock=HandClock(), environ={}).bundle
+    assert restore_model(bundle, clock=HandClock(), environ={}).bundle == bundle
+    assert not has_price(bundle)
+    assert key_problem(bundle, environ={}) is None
+
+
+BAD_SCRIPTS = [
+    "",
+    "[]",
+    '{"answers": [{"txt": "x"}]}',
+    '{"answers": [{"chunk": 0}]}',
+    '{"answers": [{"delay_ms": -1}]}',
+    '{"answers": [{"calls": [{"name": "a", "args": 1, "raw": ""}]}]}',
+    '{"answers": [{"fault": {"kind": "earthquake"}}]}',
+]
+
+
+@pytest.mark.parametrize("text", BAD_SCRIPTS)
+def test_a_script_with_a_mistake_is_refused_with_its_place(text, tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(BadSettings, match=r"bad\.json"):
+        build_model(f"scripted:{path}", clock=HandClock(), environ={})
+
+
+def test_prices_are_known_where_somebody_states_them():
+    assert not has_price(resolve("openai:gpt-5", NONE))
+    assert has_price(resolve("openrouter:x/y", NONE))
+    assert has_price(resolve("openai:gpt-5", ModelOptions(price=Price(currency="USD", input="1.25", output="10"))))
+
+
+def test_a_missing_key_is_found_before_a_run():
+    assert key_problem(resolve("openai:gpt-5", NONE), environ={}) == "no key for api.openai.com: set OPENAI_API_KEY"
+    assert key_problem(resolve("openai:gpt-5", NONE), environ={"OPENAI_API_KEY": "k"}) is None
+    assert key_problem(resolve("ollama:x", NONE), environ={}) is None
+    own = resolve("openai_chat:m@https://llm.example/v1", NONE)
+    assert key_problem(own, environ={}) is None
+    assert "MY_KEY" in key_problem(own, environ={}, options=ModelOptions(key_env="MY_KEY"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("spec", "environ", "options", "sent"),
+    [
+        ("openai:gpt-5", {"OPENAI_API_KEY": "sk-1"}, {}, "Bearer sk-1"),
+        ("openai_chat:m@https://api.openai.com/v1", {"OPENAI_API_KEY": "sk-1"}, {}, "Bearer sk-1"),
+        ("openai_chat:m@https://llm.example/v1", {"OPENAI_API_KEY": "sk-1"}, {}, None),
+        ("openai_chat:m@https://llm.example/v1", {"SEMEL_KEY_LLM_EXAMPLE": "k2"}, {}, "Bearer k2"),
+        ("openai_chat:m@https://llm.example/v1", {"MINE": " k3\n"}, {"key_env": "MINE"}, "Bearer k3"),
+        ("ollama:x", {"OPENAI_API_KEY": "sk-1"}, {}, None),
+        ("openai_chat:m@http://127.0.0.1:9/v1", {"SEMEL_KEY_127_0_0_1": "k4"}, {}, "Bearer k4"),
+    ],
+)
+async def test_a_key_goes_to_the_host_it_belongs_to_and_to_no_other(spec, environ, options, sent):
+    clock = VirtualClock()
+    connector = ScheduledConnector(clock, whole(b""))
+    model = build_model(spec, clock=clock, environ=environ, options=parse_options(options), connector=connector)
+    from models_support import in_virtual_time, outcome
+
+    await in_virtual_time(clock, outcome(model, ask()))
+    request = connector.requests[0]
+    assert request.headers.get("authorization") == sent
+    assert str(request.url) == resolve(spec, NONE).endpoint + "/chat/completions"
+
+
+@pytest.mark.anyio
+async def test_the_endpoint_of_a_log_from_elsewhere_does_not_get_a_providers_key():
+    """A11: the endpoint comes from the log, so the key is found by host, never by what the log or the agent's name says."""
+    clock = VirtualClock()
+    connector = ScheduledConnector(clock, whole(b""))
+    evil = chat_bundle(endpoint="https://evil.example/v1")
+    model = restore_model(
+        evil, clock=clock, environ={"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2"}, connector=connector
+    )
+    from models_support import in_virtual_time, outcome
+
+    await in_virtual_time(clock, outcome(model, ask()))
+    assert "authorization" not in connector.requests[0].headers
+
+
+def test_resolving_and_building_do_not_import_the_http_client():
+    code = (
+        "import sys; import semel; from semel.adapters.models import catalog;"
+        "catalog.resolve('openai:gpt-5', catalog.ModelOptions());"
+        "print('httpx2' in sys.modules, 'asyncio' in sys.modules);"
+        "catalog.build_model('openai:gpt-5', clock=None, environ={}); print('httpx2' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    print(done.stdout)
+    assert done.stdout.split()[0] == "False"
+    assert done.stdout.split()[2] == "False"

@@ -1,0 +1,347 @@
+"""Streams of chat completions -> answers, however a server numbers, repeats or cuts things (wire 0.1, wire 2, B13, B14, B19)."""
+
+import json
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from models_support import CASES, CHAT, decode, decode_chunks, pieces
+
+from semel.adapters.models import sse
+from semel.adapters.models.openai_chat import decode as decode_module
+from semel.adapters.models.openai_chat import errors
+from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
+from semel.adapters.models.openai_chat.options import ChatOptions, Dialect, Price
+from semel.core.values import Money, Opaque, Stop, Text, ToolCall, Usage
+from semel.ports.model import FailureClass
+
+EXPECTED = json.loads((CHAT / "expected.json").read_text())
+STREAMS = sorted(path.relative_to(CHAT).as_posix() for path in CHAT.rglob("*.sse"))
+LENIENT = ChatOptions(dialect=Dialect(done_required=False))
+SIZES = (1, 7, None)
+
+
+def stream(name: str) -> bytes:
+    return (CHAT / name).read_bytes()
+
+
+def row_of(data: bytes, size: int | None, options: ChatOptions | None = None) -> dict:
+    """What a body decodes to, in the words of expected.json."""
+    try:
+        _, answer = decode(data, size, options)
+    except Undecodable as problem:
+        failure = errors.class_of(200, problem.error) if problem.error else problem.failure
+        return {"outcome": "interrupted"} if failure is FailureClass.INTERRUPTED else {"outcome": "error", "class": str(failure)}
+    row = {
+        "outcome": "completed",
+        "stop": str(answer.stop),
+        "text": "".join(b.text for b in answer.blocks if isinstance(b, Text)),
+    }
+    row["calls"] = [[b.id, b.name, json.loads(b.arguments)] for b in answer.blocks if isinstance(b, ToolCall)]
+    row["opaque"] = [b.format for b in answer.blocks if isinstance(b, Opaque)]
+    row["usage"] = {name: count for name, count in msgspec.to_builtins(answer.usage).items() if count is not None}
+    return row
+
+
+def agrees(row: dict, expected: dict) -> bool:
+    for name, value in expected.items():
+        if name == "note":
+            continue
+        got = len(row["calls"]) if name == "calls" and isinstance(value, int) else row.get(name)
+        if got != value:
+            return False
+    return True
+
+
+def test_every_stream_with_a_row_decodes_to_it_at_every_chunk_size():
+    checked = 0
+    for name, expected in EXPECTED.items():
+        for size in SIZES:
+            if expected["outcome"] == "policy":
+                assert row_of(stream(name), size) == {"outcome": "interrupted"}
+                assert agrees(row_of(stream(name), size, LENIENT), {"outcome": "completed", "text": "Héllo\u2028🌧"})
+            else:
+                assert agrees(row_of(stream(name), size), expected), (name, size, row_of(stream(name), size))
+            checked += 1
+    print(f"{checked // 3} streams of expected.json at 3 chunk sizes")
+    assert checked == 3 * 15
+
+
+def test_the_divergent_streams_without_a_row_mean_what_the_plain_one_means():
+    plain = row_of(stream("text.response.sse"), None)
+    for name in ("azure_empty_first_choices", "crlf", "double_done", "no_space_after_data"):
+        assert row_of(stream(f"divergent/{name}.sse"), 7) == plain, name
+    small = {"input": 5, "output": 3}
+    assert row_of(stream("divergent/usage_on_finish_chunk.sse"), 7)["usage"] == small
+    assert row_of(stream("divergent/usage_every_chunk.sse"), 7)["usage"] == {"input": 5, "output": 2}
+    kimi = row_of(stream("divergent/kimi_ids.sse"), 7)
+    assert (kimi["calls"], kimi["usage"], kimi["opaque"]) == (
+        [["functions.get_weather:0", "get_weather", {"city": "Paris"}]],
+        small,
+        ["reasoning_content"],
+    )
+    vllm = row_of(stream("divergent/vllm_reasoning_field.sse"), 7)
+    assert (vllm["text"], vllm["opaque"], vllm["usage"]) == ("ok", ["reasoning"], small)
+    ollama = row_of(stream("divergent/ollama_whole_calls_same_chunk.sse"), 7)
+    assert [call[2]["city"] for call in ollama["calls"]] == ["Paris", "Zürich"]
+
+
+def test_every_stream_of_the_family_is_covered():
+    without_row = {f"divergent/{name}.sse" for name in (
+        "azure_empty_first_choices", "crlf", "double_done", "no_space_after_data", "usage_on_finish_chunk", "usage_every_chunk",
+        "kimi_ids", "vllm_reasoning_field", "ollama_whole_calls_same_chunk",
+    )}  # fmt: skip
+    assert set(STREAMS) == set(EXPECTED) | without_row
+    assert len(STREAMS) == 24
+
+
+def test_an_answer_is_the_same_wherever_its_stream_is_cut_into_chunks():
+    for name in STREAMS:
+        data = stream(name)
+        assert len({json.dumps(row_of(data, size), sort_keys=True) for size in (1, 2, 3, 7, 64, None)}) == 1, name
+
+
+def test_no_prefix_of_a_stream_is_an_answer():
+    """The terminal rule: whatever byte a connection breaks at, nothing is taken for complete before the end of [DONE]."""
+    checked = 0
+    for name in ("text.response.sse", "tools.response.sse", "thinking_openrouter.response.sse"):
+        data = stream(name)
+        done = data.index(b"data: [DONE]") + len(b"data: [DONE]\n\n")
+        for size in range(done):
+            assert row_of(data[:size], None) == {"outcome": "interrupted"}, (name, size)
+            checked += 1
+        assert row_of(data[:done], None)["outcome"] == "completed"
+    print(f"{checked} prefixes, none of them an answer")
+    assert checked == 5982
+
+
+class Trusting(BodyDecoder):
+    """Planted fault: the end of the body ends the answer."""
+
+    def result(self):
+        return self._answer.decoded()
+
+
+def test_a_decoder_without_the_terminal_rule_is_caught():
+    """Negative control: it takes the call of the truncated stream for complete."""
+    decoder = Trusting(ChatOptions())
+    for chunk in pieces(stream("truncated.response.sse"), 7):
+        list(decoder.feed(chunk))
+    assert [block.arguments for block in decoder.result().blocks] == ['{"city":"Paris"}']
+    assert row_of(stream("truncated.response.sse"), 7) == {"outcome": "interrupted"}
+
+
+B13 = {
+    "empty-args": [("call_b13e", "task_list", "{}")],
+    "null-args": [("call_b13n", "task_list", "{}")],
+    "index-reuse": [("call_a", "read_file", '{"path":"a"}'), ("call_b", "read_file", '{"path":"b"}')],
+    "index-missing": [("function-call-1", "get_weather", '{"city":"Paris"}'), ("function-call-2", "get_time", '{"tz":"JST"}')],
+    "interleaved": [("call_i0", "w", '{"n":0}'), ("call_i1", "w", '{"n":1}')],
+    "resent-full": [("call_f", "w", '{"a":1}')],
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", B13)
+def test_b13_calls_are_neither_lost_nor_glued(name, size):
+    _, answer = decode((CASES / f"B13-{name}.chat.sse").read_bytes(), size)
+    assert [(b.id, b.name, b.arguments) for b in answer.blocks if isinstance(b, ToolCall)] == B13[name]
+    assert answer.stop is Stop.TOOL_USE
+
+
+def test_b14_cut_arguments_stay_the_raw_text_and_the_limit_is_told():
+    _, lies = decode((CASES / "B14-finish-lies.chat.sse").read_bytes())
+    assert lies.blocks[0].arguments == '{"path":"a.py","content":"import os\\nprint('
+    assert lies.stop is Stop.TOOL_USE
+    _, cut = decode((CASES / "B14-valid-but-cut.chat.sse").read_bytes())
+    assert (cut.stop, cut.raw_stop) == (Stop.MAX_TOKENS, "length")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_b19_a_surrogate_pair_split_over_two_deltas_is_one_character(size):
+    data = (CASES / "B19-split-pair.chat.sse").read_bytes()
+    shown, answer = decode(data, size)
+    assert answer.blocks == (Text(text="hi 😀!"),)
+    assert shown == "hi 😀!"
+
+
+def chunk(delta: dict | None = None, finish: str | None = None, **more) -> bytes:
+    return event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish, **more}]})
+
+
+def event(value) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def calls_in(*deltas: dict, finish: str = "tool_calls") -> list[tuple[str, str, str]]:
+    _, answer = decode(b"".join(chunk({"tool_calls": [delta]}) for delta in deltas) + chunk({}, finish) + DONE)
+    return [(b.id, b.name, b.arguments) for b in answer.blocks if isinstance(b, ToolCall)]
+
+
+def piece(arguments=None, name=None, **more) -> dict:
+    return {**more, "function": {"name": name, "arguments": arguments}}
+
+
+def test_calls_without_ids_and_without_indices_are_told_apart_by_being_whole():
+    assert calls_in(piece('{"n":1}', "w"), piece('{"n":2}', "w")) == [("", "w", '{"n":1}'), ("", "w", '{"n":2}')]
+    assert calls_in(piece('{"n"', "w"), piece(":1}", "w")) == [("", "w", '{"n":1}')]
+    assert calls_in(piece("{}", "a"), piece("{}", "b")) == [("", "a", "{}"), ("", "b", "{}")]
+
+
+def test_a_new_name_on_a_used_index_is_a_new_call():
+    assert calls_in(piece("{}", "a", index=0, id="x"), piece("{}", "b", index=0)) == [("x", "a", "{}"), ("", "b", "{}")]
+
+
+def test_one_id_on_two_indices_is_two_calls_since_ids_are_given_anew_at_receipt():
+    assert len(calls_in(piece("{}", "a", index=0, id="x"), piece("{}", "a", index=1, id="x"))) == 2
+
+
+def test_members_of_a_call_that_nobody_knows_are_kept_beside_it():
+    _, answer = decode(
+        chunk(
+            {"tool_calls": [{"index": 0, "id": "c", **piece("{}", "w"), "extra_content": {"google": {"thought_signature": "s"}}}]}
+        )
+        + chunk({}, "tool_calls")
+        + DONE
+    )
+    assert answer.blocks[1] == Opaque(format="tool_call_extra", data='{"extra_content":{"google":{"thought_signature":"s"}}}')
+
+
+def test_odd_calls_do_not_stop_the_decoder():
+    assert calls_in({}) == [("", "", "{}")]
+    assert calls_in({"id": 7, "function": None, "index": "0"}) == [("7", "", "{}")]
+    assert calls_in(piece([1, 2], "w")) == [("", "w", "[1,2]")]
+    _, answer = decode(chunk({"tool_calls": [None, "x"]}) + chunk({}, "stop") + DONE)
+    assert answer.stop is Stop.END_TURN
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"),
+    [
+        ("stop", Stop.END_TURN),
+        ("length", Stop.MAX_TOKENS),
+        ("max_tokens", Stop.MAX_TOKENS),
+        ("content_filter", Stop.CONTENT_FILTER),
+        ("function_call", Stop.END_TURN),
+        ("whatever", Stop.OTHER),
+    ],
+)
+def test_finish_reasons_of_a_text_answer(finish, stop):
+    _, answer = decode(chunk({"content": "x"}) + chunk(None, finish) + DONE)
+    assert (answer.stop, answer.raw_stop) == (stop, finish)
+
+
+def test_a_refusal_is_text_with_its_own_stop():
+    shown, answer = decode(chunk({"content": None, "refusal": "I can"}) + chunk({"refusal": "not."}) + chunk({}, "stop") + DONE)
+    assert (shown, answer.stop, answer.blocks) == ("I cannot.", Stop.REFUSAL, (Text(text="I cannot."),))
+
+
+FAILURES: list[tuple[str, Callable[[], bytes], FailureClass]] = [
+    ("finish error", lambda: chunk({"content": "x"}, "error") + DONE, FailureClass.SERVER_ERROR),
+    ("finish overload", lambda: chunk({}, "insufficient_system_resource") + DONE, FailureClass.OVERLOADED),
+    ("error in choice", lambda: chunk({}, None, error={"message": "m", "code": 503}), FailureClass.OVERLOADED),
+    ("error event", lambda: b"event: error\n" + event({"message": "m", "code": "rate_limit_exceeded"}), FailureClass.RATE_LIMIT),
+    ("error text", lambda: event({"error": "model crashed"}), FailureClass.SERVER_ERROR),
+    ("context", lambda: event({"error": {"message": "maximum context length is 9"}}), FailureClass.CONTEXT_EXCEEDED),
+    ("old vllm", lambda: event({"object": "error", "message": "m", "code": 400}), FailureClass.INVALID_REQUEST),
+    ("not JSON", lambda: chunk({"content": "x"}) + b"data: {oops\n\n", FailureClass.INTERRUPTED),
+    ("not UTF-8", lambda: b'data: {"choices":[],"x":"\xff"}\n\n', FailureClass.INTERRUPTED),
+    ("done without finish", lambda: chunk({"content": "x"}) + DONE, FailureClass.INTERRUPTED),
+    ("nothing", lambda: b"", FailureClass.INTERRUPTED),
+    ("comments only", lambda: b": wait\n\n: wait\n\n", FailureClass.INTERRUPTED),
+    ("too deep", lambda: b"data: " + b"[" * 200_000 + b"\n\n", FailureClass.INTERRUPTED),
+    ("an event too large", lambda: b"data: " + b"x" * (sse.EVENT_BYTES_MAX + 1), FailureClass.MALFORMED_OUTPUT),
+    ("a document too large", lambda: b"{" + b" " * decode_module.JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
+    ("white space", lambda: b"\r\n \n", FailureClass.INTERRUPTED),
+    ("huge number", lambda: b'data: {"choices":[],"x":' + b"9" * 5_000 + b"}\n\n", FailureClass.INTERRUPTED),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "failure"), FAILURES, ids=[row[0] for row in FAILURES])
+def test_what_is_no_answer_has_a_class(name, make, failure):
+    for size in SIZES:
+        if size is not None and "too " in name:
+            continue  # millions of small chunks prove nothing more
+        with pytest.raises(Undecodable) as caught:
+            decode(make(), size)
+        found = errors.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
+        assert found is failure
+
+
+def test_content_in_parts_and_chunks_of_no_shape_are_taken_for_what_they_are():
+    parts = [
+        {"type": "text", "text": "a"},
+        {"type": "thinking", "text": "hm"},
+        "x",
+        {"type": "text", "text": "b"},
+        {"type": "text"},
+    ]
+    _, answer = decode(event(7) + event([]) + chunk({"content": parts}) + chunk({"content": 5}, "stop") + DONE)
+    assert answer.blocks == (Text(text="ab"),)
+
+
+def test_an_error_member_that_is_null_is_no_error():
+    _, answer = decode(event({"error": None, "choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}) + DONE)
+    assert answer.blocks == (Text(text="x"),)
+
+
+def test_a_server_that_does_not_stream_is_understood():
+    body = {"choices": [{"finish_reason": "stop", "message": {"content": "hi", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "w", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "w", "arguments": "{}"}},
+    ]}}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}  # fmt: skip
+    for size in SIZES:
+        _, answer = decode(b"\n\n" + json.dumps(body).encode(), size)
+        assert answer.stop is Stop.TOOL_USE
+        assert answer.blocks[0] == Text(text="hi")
+        assert [b.id for b in answer.blocks[1:]] == ["a", "b"]
+        assert answer.usage == Usage(input=3, output=1)
+
+
+def test_usage_that_is_missing_or_nonsense_is_not_reported_as_zero():
+    for usage in (
+        None,
+        {},
+        {"prompt_tokens": None},
+        {"prompt_tokens": -1, "completion_tokens": True},
+        {"prompt_tokens": "7"},
+        {"completion_tokens": 1.5},
+        [],
+    ):
+        _, answer = decode(event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}) + DONE)
+        assert answer.usage == Usage()
+
+
+def test_a_cost_comes_from_the_server_or_from_the_price_and_is_rounded_up():
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 600}, "cost": 0.0012}
+    body = event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}) + DONE
+    reported = ChatOptions(dialect=Dialect(cost_currency="USD"))
+    assert decode(body, None, reported)[1].usage.cost == Money(micros=1200, currency="USD")
+    priced = ChatOptions(price=Price(currency="EUR", input="1.25", output="10", cache_read="0.125"))
+    assert decode(body, None, priced)[1].usage.cost == Money(micros=675, currency="EUR")
+    assert decode(body)[1].usage.cost is None
+    for nonsense in (True, [], "much", -1, 1e300):
+        strange = event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": {**usage, "cost": nonsense}})
+        assert decode(strange + DONE, None, reported)[1].usage.cost is None
+
+
+def test_fragments_of_reasoning_details_are_merged_by_index_and_only_texts_are_joined():
+    _, answer = decode(stream("thinking_openrouter.response.sse"), 7)
+    details = json.loads(next(b.data for b in answer.blocks if isinstance(b, Opaque)))
+    follow_up = json.loads(stream("thinking_openrouter.followup.request.json"))
+    assert details == follow_up["messages"][2]["reasoning_details"]
+
+
+def test_an_attempt_leaves_nothing_for_the_next_one():
+    """B27: each exchange has a decoder of its own, so the cut answer cannot glue to the whole one."""
+    cut, second = (CASES / "B27-cut.chat.sse").read_bytes(), (CASES / "B27-second.chat.sse").read_bytes()
+    with pytest.raises(Undecodable):
+        decode(cut)
+    _, answer = decode_chunks([second])
+    assert answer.blocks == (
+        Text(text="Running. "),
+        ToolCall(id="call_b27b", name="execute", arguments='{"language":"python","code":"print(1)"}'),
+    )

@@ -1,0 +1,88 @@
+"""Retry-After in both forms, and everything that only looks like one (X15, X16, wire 6, B32)."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from models_support import CASES, FIXTURES
+
+from semel.adapters.models.openai_chat.errors import body_error, failed
+from semel.adapters.models.retry_after import LONGEST_MS, http_date_ms, retry_after_ms
+from semel.ports.model import Exchange, FailureClass
+
+TABLE = json.loads((FIXTURES / "retry_after_cases.json").read_text())
+B32 = json.loads((CASES / "B32-headers.json").read_text())["cases"]
+B32_NOW_MS = int(datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp() * 1000)
+WAITS = {
+    "backoff": None,
+    "backoff or 1; no crash": None,
+    "backoff or over cap, never sleep forever": None,
+    "over cap": LONGEST_MS,
+}
+
+
+def test_all_26_cases_of_the_table():
+    now_ms = TABLE["now"] * 1000
+    passed = 0
+    for case in TABLE["cases"]:
+        expected, value = case["expect_seconds"], retry_after_ms(case["headers"], now_ms)
+        if expected == "clamp":
+            assert value == LONGEST_MS
+        elif expected == "date":
+            complete = not case["why"].startswith("no GMT")
+            assert value == (datetime(2026, 9, 22, 13, 33, 50, tzinfo=UTC).timestamp() * 1000 - now_ms if complete else None), (
+                case
+            )
+        else:
+            assert value == (None if expected is None else expected * 1000), case
+        passed += 1
+    print(f"{passed} of 26")
+    assert passed == 26
+
+
+def test_the_header_forms_of_b32():
+    passed = 0
+    for case in B32:
+        if "status" in case:
+            continue
+        wait = case["wait_s"]
+        if isinstance(wait, str) and wait.startswith("over cap: "):
+            wait = 86400
+        expected = WAITS[wait] if isinstance(wait, str) else round(wait * 1000)
+        assert retry_after_ms(case["h"], B32_NOW_MS) == expected, case
+        passed += 1
+    assert passed == 13
+
+
+def test_the_statuses_and_the_body_of_b32():
+    busy, final, quota = (case for case in B32 if "status" in case)
+    error = failed(body_error(b"{}"), Exchange(http_status=busy["status"]), where="s", headers=busy["h"], now_ms=B32_NOW_MS)
+    assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.OVERLOADED, True, None)
+    error = failed(body_error(b"{}"), Exchange(http_status=final["status"]), where="s", headers=final["h"], now_ms=B32_NOW_MS)
+    assert (error.failure, error.retryable) == (FailureClass.RATE_LIMIT, False)
+    body, before_ms = json.dumps(quota["body"]).encode(), 1764590000_000 - 86_400_000
+    error = failed(body_error(body), Exchange(http_status=quota["status"]), where="s", headers={}, now_ms=before_ms)
+    assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.QUOTA_EXHAUSTED, False, 86_400_000)
+
+
+def test_a_hint_is_never_shortened():
+    assert retry_after_ms({"retry-after": "0.0004"}, 0) == 1
+    assert retry_after_ms({"retry-after-ms": "1.2"}, 0) == 2
+
+
+def test_a_date_counts_from_the_servers_own_clock():
+    headers = {"retry-after": "Mon, 21 Sep 2026 14:13:50 GMT", "date": "Mon, 21 Sep 2026 14:13:20 GMT"}
+    assert retry_after_ms(headers, 0) == 30_000
+
+
+@pytest.mark.parametrize(
+    "text", ["Mon, 31 Feb 2026 10:00:00 GMT", "Mon, 21 Sep 2026 25:00:00 GMT", "Mon, 21 Sep 0000 10:00:00 GMT", "x"]
+)
+def test_an_impossible_date_is_no_date(text):
+    assert http_date_ms(text, 0) is None
+
+
+def test_a_two_digit_year_far_ahead_belongs_to_the_past_century():
+    now_ms = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+    parsed = http_date_ms("Sunday, 06-Nov-94 08:49:37 GMT", now_ms)
+    assert datetime.fromtimestamp(parsed / 1000, UTC).year == 1994

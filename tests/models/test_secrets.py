@@ -1,0 +1,150 @@
+"""A canary key shows in no error, repr, log or trace, whatever goes wrong (A13, MODEL-6)."""
+
+import asyncio
+import logging
+import traceback
+
+import pytest
+from models_support import HandClock, ask, outcome
+
+from semel.adapters.models.catalog import ModelOptions, build_model
+from semel.adapters.models.endpoint import key_from, parse_endpoint
+from semel.adapters.models.script_chat import End, Head, Send
+from semel.errors import BadSettings
+from semel.ports.model import FailureClass, ModelFailed
+from semel.testing.model_server import ModelServer
+
+pytestmark = pytest.mark.anyio
+CANARY = "sk-canary-7c2f1e9ab4"
+OPTIONS = ModelOptions(key_env="CANARY")
+PROMPT_CANARY = "prompt-canary-52aa"
+
+
+def replies():
+    """Servers that answer in every wrong way, most of them repeating the key."""
+    leak = f'{{"error":{{"message":"Incorrect API key provided: {CANARY}","code":"{CANARY}"}}}}'
+    for status in (200, 400, 401, 403, 429, 500, 502):
+        for kind in ("application/json", "text/html", "text/event-stream"):
+            cut = "x" * 190 + CANARY  # where a text that is cut short would keep half of it
+            for body in (
+                leak,
+                f"<html>{CANARY}</html>",
+                f"data: {leak}\n\n",
+                f"{CANARY} oops",
+                cut,
+                leak.replace("In", cut),
+                "null",
+            ):
+                yield status, kind, body.encode()
+
+
+async def test_a_server_that_repeats_the_key_does_not_get_it_into_an_error(caplog):
+    caplog.set_level(logging.DEBUG)
+    wrong = list(replies())
+    queue = list(wrong)
+
+    def reply(_body: bytes):
+        status, kind, body = queue.pop(0)
+        headers = {"content-type": kind, "x-request-id": "r", "retry-after": "soon"}
+        return [Head(status=status, headers=headers), Send(body=body), End()]
+
+    shown: list[str] = []
+    async with ModelServer(reply) as server:
+        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
+        for _ in wrong:
+            _, end = await outcome(model, ask(PROMPT_CANARY))
+            assert isinstance(end, ModelFailed)
+            shown += [str(end), repr(end), repr(end.exchange), str(end.provider_code), "".join(traceback.format_exception(end))]
+            assert end.__cause__ is None
+        assert server.requests[0].headers["authorization"] == f"Bearer {CANARY}"
+        shown += [repr(vars(part)) for part in (model, model._transport)] + [repr(model), repr(model.bundle)]
+        await model.close()
+    text = "\n".join(shown) + caplog.text
+    print(f"{len(wrong)} failures, {len(shown)} texts")
+    assert len(wrong) == 147
+    assert CANARY[:10] not in text
+    assert PROMPT_CANARY not in text
+
+
+async def test_a_header_that_repeats_the_key_does_not_get_it_into_the_facts():
+    def reply(_body: bytes):
+        return [Head(status=500, headers={"content-type": CANARY, "x-request-id": "x" * 90 + CANARY}), End()]
+
+    async with ModelServer(reply) as server:
+        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
+        _, end = await outcome(model, ask())
+        await model.close()
+    assert end.exchange.content_type == "[key]"
+    assert CANARY[:5] not in end.exchange.request_id
+
+
+async def test_a_refused_key_is_named_by_its_source():
+    async with ModelServer({"answers": [{"fault": {"kind": "status", "status": 401, "times": None}}]}) as server:
+        for environ, told in (({"CANARY": CANARY}, "the key came from CANARY"), ({}, "no key was sent; set CANARY")):
+            model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ=environ, options=OPTIONS)
+            _, end = await outcome(model, ask())
+            await model.close()
+            assert (end.failure, told in str(end)) == (FailureClass.AUTH, True)
+
+
+async def test_a_connection_that_fails_does_not_show_the_key(caplog):
+    caplog.set_level(logging.DEBUG)
+    for url in ("http://127.0.0.1:1/v1", "https://127.0.0.1:1/v1"):
+        model = build_model(f"openai_chat:m@{url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
+        _, end = await outcome(model, ask())
+        await model.close()
+        assert end.failure is FailureClass.UNREACHABLE
+        assert CANARY not in "".join(traceback.format_exception(end)) + caplog.text
+
+
+@pytest.mark.parametrize("key", [f"{CANARY}\nx: y", f"{CANARY} b", f"{CANARY}\x00", f"{CANARY}é"])
+async def test_a_key_that_is_no_header_value_is_not_sent_and_not_shown(key):
+    async with ModelServer({"answers": [{"text": "x"}]}) as server:
+        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": key}, options=OPTIONS)
+        _, end = await outcome(model, ask())
+        await model.close()
+        assert (end.failure, end.retryable, server.requests) == (FailureClass.AUTH, False, [])
+        assert "CANARY" in str(end)
+        assert CANARY not in str(end)
+
+
+async def test_a_missing_key_is_named_and_nothing_is_sent():
+    model = build_model("openai:gpt-5", clock=HandClock(), environ={})
+    _, end = await outcome(model, ask())
+    await model.close()
+    assert end.failure is FailureClass.AUTH
+    assert "OPENAI_API_KEY" in str(end)
+
+
+async def test_a_key_is_read_anew_for_each_request_and_may_be_fetched():
+    keys = ["one", "two"]
+
+    async def fetch() -> str:
+        await asyncio.sleep(0)
+        return keys.pop(0)
+
+    async with ModelServer({"answers": [{"text": "x"}]}) as server:
+        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={}, key=fetch)
+        await outcome(model, ask())
+        await outcome(model, ask())
+        await model.close()
+        assert [received.headers["authorization"] for received in server.requests] == ["Bearer one", "Bearer two"]
+
+
+async def test_a_key_source_that_fails_is_told_by_kind_only():
+    def broken() -> str:
+        raise RuntimeError(CANARY)
+
+    model = build_model("openai:gpt-5", clock=HandClock(), environ={}, key=broken)
+    _, end = await outcome(model, ask())
+    await model.close()
+    assert (end.failure, "RuntimeError" in str(end)) == (FailureClass.AUTH, True)
+    assert CANARY not in "".join(traceback.format_exception(end))
+
+
+async def test_a_key_is_refused_to_another_host():
+    key = key_from({"K": CANARY}, "K", parse_endpoint("https://one.example/v1"), optional=False)
+    with pytest.raises(BadSettings, match=r"for one\.example, not for two\.example") as caught:
+        await key.headers(parse_endpoint("https://two.example/v1"))
+    assert CANARY not in str(caught.value)
+    assert repr(key) == "ApiKey(K for one.example)"
