@@ -47,9 +47,10 @@ def verify_log(path: Path, session: str | None = None, progress: Progress = lamb
     Raises StoreError if it cannot be read.
     """
     anchor = witnessed(_read(path.with_name(STATUS_NAME)))  # read first: the log only grows
-    data = _read(path)
-    if data is None:
+    found = _read(path)
+    if found is None and not anchor:
         raise StoreError(f"there is no log at {path}")
+    data = found or b""  # a log that is gone while a witness remembers it is damaged, like one that was cut
     log = _scan(data, anchor, progress)
     lineage = log.point.lineage
     fault, offset, seq, reason = _fault(log, session or (lineage.session if lineage else None), str(path))
@@ -117,10 +118,16 @@ def _fault(log: Scan, session: str | None, where: str) -> Fault:
 
 
 def logs_below(path: Path) -> Iterator[Path]:
-    """The logs that a path means: itself, that of a session's directory, or all below a state directory."""
+    """The logs that a path means: itself, that of a session's directory, or all below a state directory.
+
+    A log that is gone counts where its status document is still there.
+    """
     if path.is_file():
         yield path
-    elif (path / LOG_NAME).is_file():
-        yield path / LOG_NAME
-    else:
-        yield from sorted((path / "sessions").glob(f"*/{LOG_NAME}"))
+        return
+    directories = [path] if _is_session(path) else sorted((path / "sessions").glob("*/"))
+    yield from (directory / LOG_NAME for directory in directories if _is_session(directory))
+
+
+def _is_session(directory: Path) -> bool:
+    return (directory / LOG_NAME).is_file() or (directory / STATUS_NAME).is_file()

@@ -47,7 +47,9 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
 def _targets(target: str | None, state: str | None) -> Iterator[Target]:
     store = wiring.store_of(read_settings(state))
     if target is None:
-        yield from ((store.log_path(session), session) for session in store.sessions())
+        named = {store.log_path(session): session for session in store.sessions()}
+        gone = [path for path in logs_below(store.path) if path not in named]
+        yield from [*named.items(), *((path, None) for path in gone)]
     elif store.exists(target):
         yield store.log_path(target), target
     elif Path(target).exists():
@@ -58,7 +60,7 @@ def _targets(target: str | None, state: str | None) -> Iterator[Target]:
 
 def _checked(targets: list[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
-    total = sum(path.stat().st_size for path, _ in targets)
+    total = sum(path.stat().st_size for path, _ in targets if path.exists())
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         for path, session in targets:
             verdict = verify_log(path, session, bar.update)
