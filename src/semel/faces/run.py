@@ -140,21 +140,26 @@ async def follow(
         waiting: list[asyncio.Future[Any]] = [taking, rest]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                await asyncio.sleep(0)  # the last events may be there already, beside the end of the run
             events = taking.result() if taking.done() else []
         finally:
             taking.cancel()
-        durable = [event.frame.seq for event in events if isinstance(event, Committed)]
-        behind = subscription.lagged or (durable and min(durable) > seen + 1)
-        if behind or rest.done():
+        for event in events:
+            if not isinstance(event, Committed):
+                yield event_of(event)
+                continue
+            if event.frame.seq > seen + 1:
+                for shown in from_log(seen):
+                    seen = shown["seq"]
+                    yield shown
+            if event.frame.seq > seen:
+                seen = event.frame.seq
+                yield event_of(event)
+        if subscription.lagged or rest.done():
             subscription.lagged = False
             for shown in from_log(seen):
                 seen = shown["seq"]
                 yield shown
-        for event in events:
-            if not isinstance(event, Committed):
-                yield event_of(event)
-            elif event.frame.seq > seen:
-                seen = event.frame.seq
-                yield event_of(event)
         if rest.done() and not events:
             return

@@ -7,13 +7,13 @@ from typing import Any
 from msgspec import json
 
 from semel.core.decide import known_delivery
-from semel.core.frame import Frame, incomplete
+from semel.core.frame import Frame, incomplete, witnessed
 from semel.core.open_log import state_of
 from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
 from semel.core.values import JSON, clean_json, clean_text
 from semel.engine.feed import Committed, Event, Live
-from semel.errors import SemelError, UnknownSession
+from semel.errors import LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
 from semel.ports.log import SessionStore
 
@@ -30,6 +30,9 @@ class SessionView:
 def view_of(store: SessionStore, session: str) -> SessionView:
     """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
     if not store.exists(session):
+        remembered = witnessed(store.read_status(session))
+        if remembered:
+            raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
     view = store.read(session)
     return SessionView(state=state_of(view.frames, incomplete(view.frames), session), frames=view.frames, owner=view.owner)

@@ -12,7 +12,7 @@ from semel.errors import BadSettings
 from semel.faces.api import Runtime
 from semel.faces.cli.carry import Errand, carry, ground_of
 from semel.faces.cli.endings import finish
-from semel.faces.cli.lines import moment
+from semel.faces.cli.lines import command, moment
 from semel.faces.cli.options import RunOptions, json_option, run_options, state_option
 from semel.faces.cli.output import json_line, shown, table, talk
 from semel.faces.cli.verbs import verb
@@ -106,7 +106,9 @@ def _resolved(item: InboxItem, verdict: Verdict, options: RunOptions) -> None:
     if options.as_json:
         json_line({"session": item.session, "call_key": item.call.call_key, "tool": item.call.tool, "verdict": verdict})
     else:
-        talk(f"{item.call.tool} ({item.call.call_key[:8]}): {verdict}. `semel send --session {item.session}` goes on")
+        talk(
+            f"{item.call.tool} ({item.call.call_key[:8]}): {verdict}. {command('send', '--session', item.session, '...')} goes on"
+        )
 
 
 def _text_of(path: Path) -> str:
@@ -143,7 +145,7 @@ def _run_json(run: Stranded) -> dict[str, JSON]:
         "run_id": run.run_id,
         "agent": run.agent,
         "since_ms": run.since_ms,
-        "next": f"semel resume {run.session}",
+        "next": command("resume", run.session).strip("`"),
     }
 
 

@@ -5,7 +5,7 @@ import sys
 from semel.core.status import Status
 from semel.errors import SemelError
 from semel.faces.cli.carry import Carried, Round
-from semel.faces.cli.lines import duration, usage_text
+from semel.faces.cli.lines import command, duration, usage_text
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import data, json_line, talk
 from semel.faces.report import Report
@@ -34,8 +34,8 @@ def _ending(carried: Carried, stopped_by: int | None, options: RunOptions) -> in
         _told(report, options)
         return report.status.exit
     if stopped_by is not None:
-        where = "" if carried.session is None else f" {carried.session}"
-        talk(f"semel: stopped. The run is safe in the log; `semel resume{where}` goes on with it")
+        where = [] if carried.session is None else [carried.session]
+        talk(f"semel: stopped. The run is safe in the log; {command('resume', *where)} goes on with it")
         return 128 + stopped_by
     if report is None:
         talk(f"session {carried.session} has no run")

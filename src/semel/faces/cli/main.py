@@ -89,8 +89,6 @@ def semel() -> None:
     The state is in ./.semel, $SEMEL_STATE, or --state. Exit codes: 0 completed, 1 failed, 2 usage, 3 a person must look,
     4 paused, 5 cancelled, 6 the log is damaged or newer, 7 the session is in use.
     """
-    if sys.platform == "win32":
-        raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -109,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
+        if sys.platform == "win32":
+            raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")
         return int(semel.main(arguments, prog_name="semel", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)

@@ -1,0 +1,138 @@
+"""`ls`, `show`, `preview`: what there is, what happened, and what the model would be asked next. They change nothing."""
+
+import sys
+
+import click
+import msgspec
+
+from semel.core.status import Status, status_of
+from semel.faces.cli.carry import ground_of
+from semel.faces.cli.lines import command, duration, moment, usage_text
+from semel.faces.cli.options import json_option, state_option
+from semel.faces.cli.output import data, json_line, one_line, shown, table, talk
+from semel.faces.cli.verbs import verb
+from semel.faces.listing import Listing, listing_of
+from semel.faces.preview import PLACEHOLDER, preview_of
+from semel.faces.story import CallStory, RunStory, tell
+from semel.faces.views import view_of
+
+_TEXT_CHARS, _RESULT_CHARS = 400, 120
+
+
+@verb("semel ls", "semel ls --json | jq -r 'select(.unknown_calls > 0) | .session'")
+@state_option
+@json_option
+def ls(*, state: str | None, as_json: bool) -> int:
+    """List the sessions with the state of their newest run.
+
+    An "open" run is carried by nobody: its process died, and `semel resume` goes on with it.
+    """
+    listed = listing_of(ground_of(state).store)
+    if as_json:
+        for item in listed:
+            json_line(msgspec.to_builtins(item))
+        return 0
+    rows = [_row(item) for item in listed]
+    if rows:
+        table(("session", "state", "agent", "records", "last", "held by"), rows)
+    else:
+        talk("no sessions here")
+    return 0
+
+
+def _row(item: Listing) -> tuple[str, ...]:
+    if item.error is not None:
+        return item.session, item.error.code, "", "", "", ""
+    state = "open" if item.state == "running" and item.owner is None else item.state or "no run"
+    at = moment(item.updated_at_ms) if item.updated_at_ms is not None else ""
+    return item.session, state, item.agent or "", str(item.head_seq), at, item.owner or ""
+
+
+@verb("semel show customer-42", "semel show customer-42 --json | jq .runs[-1].steps")
+@click.argument("session")
+@state_option
+@json_option
+def show(*, session: str, state: str | None, as_json: bool) -> int:
+    """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
+    view = view_of(ground_of(state).store, session)
+    runs = tell(view.frames, session)
+    status = status_of(view.state, view.frames[-1].digest) if view.frames else None
+    if as_json:
+        head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
+        shown_status = None if status is None else msgspec.to_builtins(status)
+        json_line({**head, "status": shown_status, "runs": msgspec.to_builtins(runs)})
+        return 0
+    held = f"held by {view.owner}" if view.owner else "held by nobody"
+    shown(one_line(f"session {session}: {view.state.head} records, {held}"))
+    for run in runs:
+        _show_run(run, view.owner)
+    if status is not None:
+        _show_next(status, view.owner)
+    return 0
+
+
+def _show_run(run: RunStory, owner: str | None) -> None:
+    how = run.reason or ("running" if owner else "open")
+    took = "" if run.finished_at_ms is None else f", {duration(run.finished_at_ms - run.started_at_ms)}"
+    used = "" if run.usage is None else f", {usage_text(run.usage)}"
+    again = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
+    after = f", continues {run.continues[:8]}" if run.continues else ""
+    shown("")
+    shown(one_line(f"run {run.run_id[:8]} of {run.agent.name}, {moment(run.started_at_ms)}: {how}{took}{used}{again}{after}"))
+    shown(f"  > {one_line(run.input, _TEXT_CHARS)}")
+    for step in run.steps:
+        tries = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
+        text = "…" if step.text is None else one_line(step.text, _TEXT_CHARS)
+        shown(f"  step {step.step_id}{tries}: {text}".rstrip())
+        for call in step.calls:
+            shown(f"    {_call(call)}")
+    if run.error is not None:
+        shown(one_line(f"  error: {run.error.code}: {run.error.message}"))
+
+
+def _call(call: CallStory) -> str:
+    verdict = f", resolved as {call.verdict}" if call.verdict else ""
+    reason = f" ({call.reason})" if call.reason else ""
+    wrong = ", an error" if call.is_error and call.outcome == "completed" else ""
+    said = "" if call.output is None else f": {one_line(call.output, _RESULT_CHARS)}"
+    asked = one_line(f"{call.tool}({call.arguments})", _TEXT_CHARS)
+    return f"{call.call_key[:8]} {asked} {call.outcome}{reason}{wrong}{verdict}{said}"
+
+
+def _show_next(status: Status, owner: str | None) -> None:
+    """The next command, if there is one to give."""
+    shown("")
+    for call in status.unknown_calls:
+        shown(one_line(f"unknown: {call.tool} ({call.call_key[:8]}). Find out, then:"))
+        shown(f"  semel resolve {call.call_key[:8]} --happened|--did-not-happen|--abandon --continue")
+    if status.state == "running" and owner is None:
+        shown(f"nobody carries the open run; {command('resume', status.session)} goes on with it")
+
+
+@verb(
+    "semel preview customer-42",
+    'semel preview customer-42 "And order 18?" | jq .messages',
+    "semel preview customer-42 | sha256sum",
+)
+@click.argument("session")
+@click.argument("prompt", required=False)
+@state_option
+@json_option
+def preview(*, session: str, prompt: str | None, state: str | None, as_json: bool) -> int:
+    """Print the body of the next request of SESSION, byte for byte as it would be sent. Nothing is sent.
+
+    Of an open run it is the request that a resume sends. Else it is that of the next run, with PROMPT as its message, if it
+    is frozen like the last one.
+    """
+    ground = ground_of(state)
+    found = preview_of(ground.store, session, ground.clock, prompt)
+    if found.placeholder:
+        talk(f"no run is open: {PLACEHOLDER} stands for the message that starts the next one")
+    if as_json:
+        bundle, request = found.bundle, found.request
+        body = msgspec.json.decode(request.body)
+        where = {"session": session, "family": bundle.family, "model": bundle.model, "endpoint": bundle.endpoint}
+        json_line({**where, "placeholder": found.placeholder, "sha256": request.sha256, "body": body})
+        return 0
+    data(found.request.body.decode() + ("\n" if sys.stdout.isatty() else ""))
+    return 0

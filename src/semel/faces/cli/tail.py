@@ -1,0 +1,65 @@
+"""`tail`: the records of a session, as they are and as they come."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from semel import wiring
+from semel.faces.cli.carry import ground_of
+from semel.faces.cli.lines import command, record_line
+from semel.faces.cli.options import json_option, state_option
+from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.verbs import verb
+from semel.faces.following import Lull, follow_log
+from semel.faces.views import frame_event, view_of
+from semel.settings import read_settings
+
+_EXIT_KEY = 130
+
+
+@verb(
+    "semel tail customer-42",
+    "semel tail customer-42 --follow",
+    "semel tail customer-42 --after 17 --follow --json | jq -c .record",
+)
+@click.argument("session")
+@click.option("--after", metavar="N", type=click.IntRange(min=0), default=0, help="Only records with a seq above N.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until no run is open and nobody holds the session.")
+@click.option("--forever", is_flag=True, help="With --follow: wait for the next run, too.")
+@state_option
+@json_option
+def tail(*, session: str, after: int, follow: bool, forever: bool, state: str | None, as_json: bool) -> int:
+    """Print the records of SESSION, which may be run by another process.
+
+    Only what can never vanish is shown: each record once, in order, and with --after N exactly those behind N. A reader that
+    remembers the last seq goes on from there. The newest record of a run may be shown only when the next one is written.
+    """
+    if follow:
+        try:
+            asyncio.run(_follow(session, after, state, forever=forever, as_json=as_json))
+        except KeyboardInterrupt:
+            return _EXIT_KEY  # the usual way to end it, which needs no words
+        return 0
+    for frame in view_of(ground_of(state).store, session).frames:
+        if frame.seq > after:
+            _print(frame_event(frame), as_json=as_json)
+    return 0
+
+
+async def _follow(session: str, after: int, state: str | None, *, forever: bool, as_json: bool) -> None:
+    ground = ground_of(state)
+    told = False
+    async for event in follow_log(wiring.store_of(read_settings(state)), session, ground.clock, after=after, forever=forever):
+        if not isinstance(event, Lull):
+            _print(event, as_json=as_json)
+        elif event.stranded and not told:
+            talk(f"nobody carries the open run; {command('resume', session)} goes on with it, and then so does this")
+        told = isinstance(event, Lull) and event.stranded
+
+
+def _print(event: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        json_line(event)
+    else:
+        shown(one_line(record_line(event)))

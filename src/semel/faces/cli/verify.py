@@ -1,0 +1,90 @@
+"""`verify`: logs, byte by byte."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from semel import wiring
+from semel.core.frame import Proven
+from semel.errors import UnknownSession
+from semel.faces.cli.options import json_option, state_option
+from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.verbs import verb
+from semel.faces.verify import Verdict, logs_below, verify_log
+from semel.settings import read_settings
+
+EXIT_DAMAGED = 6
+_LOOKS_MOST = 3  # what a live writer takes back while we read can look like damage for a moment
+Target = tuple[Path, str | None]
+
+
+@verb("semel verify", "semel verify customer-42", "semel verify backup/sessions/customer-42/wal.log --json")
+@click.argument("target", metavar="[SESSION|PATH]", required=False)
+@state_option
+@json_option
+def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
+    """Check the log of SESSION, the logs at PATH, or all logs: every frame, the tail, and the story that the records tell.
+
+    Nothing is changed. Damage is named by file, byte and reason, with what can still be read behind it; the exit code is
+    then 6. A torn tail is no damage: it was never acknowledged, and the next open cuts it and keeps its bytes aside.
+    """
+    verdicts = list(_checked(list(_targets(target, state))))
+    bad = [verdict for verdict in verdicts if not verdict.good]
+    if as_json:
+        logs = [msgspec.to_builtins(verdict) for verdict in verdicts]
+        json_line({"checked": len(verdicts), "damaged": len(bad), "logs": logs})
+        return EXIT_DAMAGED if bad else 0
+    for verdict in verdicts:
+        _show(verdict)
+    if not verdicts:
+        talk("no logs here")
+    return EXIT_DAMAGED if bad else 0
+
+
+def _targets(target: str | None, state: str | None) -> Iterator[Target]:
+    store = wiring.store_of(read_settings(state))
+    if target is None:
+        named = {store.log_path(session): session for session in store.sessions()}
+        gone = [path for path in logs_below(store.path) if path not in named]
+        yield from [*named.items(), *((path, None) for path in gone)]
+    elif store.exists(target):
+        yield store.log_path(target), target
+    elif Path(target).exists():
+        yield from ((path, None) for path in logs_below(Path(target)))
+    else:
+        raise UnknownSession(f"{target!r} is no session here and no file; `semel ls` lists the sessions")
+
+
+def _checked(targets: list[Target]) -> Iterator[Verdict]:
+    """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
+    total = sum(path.stat().st_size for path, _ in targets if path.exists())
+    with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        for path, session in targets:
+            verdict = verify_log(path, session, bar.update)
+            for _ in range(_LOOKS_MOST - 1):
+                verdict = verdict if verdict.good or session is None else verify_log(path, session)
+            yield verdict
+
+
+def _show(verdict: Verdict) -> None:
+    name = verdict.session or verdict.path
+    facts = f"{verdict.records} records, {verdict.bytes:,} bytes, head {verdict.head_digest[:16]}"
+    if verdict.verdict == "clean":
+        shown(one_line(f"{name}: clean, {facts}"))
+        return
+    if verdict.verdict == "torn":
+        shown(one_line(f"{name}: torn at byte {verdict.offset}, which the next open cuts ({verdict.reason}); {facts}"))
+        return
+    where = "" if verdict.offset is None else f" at byte {verdict.offset}, record {verdict.seq}"
+    shown(one_line(f"{name}: {verdict.verdict}{where}: {verdict.reason}; good before it: {facts}"))
+    shown(one_line(f"  in {verdict.path}"))
+    for proven in verdict.behind:
+        shown(_behind(proven))
+
+
+def _behind(proven: Proven) -> str:
+    whole = "whole" if proven.whole else "its line does not end where it says"
+    return f"  behind it, byte {proven.offset}: record {proven.seq}, {proven.length} bytes of JSON, {whole}"
