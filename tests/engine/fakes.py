@@ -5,12 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from semel.adapters.memory.store import Medium, MemoryStore
-from semel.adapters.system import SystemClock, SystemIds
-from semel.core.features import KNOWN
 from semel.core.values import JSON, Effect, ToolSpec
-from semel.engine.resume import Ground
 from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
+from semel.testing.ground import memory_ground
 
 Behaviour = Callable[[dict[str, JSON], Call[object]], Awaitable[JSON]]
 
@@ -53,6 +50,4 @@ def call(name: str, **arguments: JSON) -> JSON:
     return {"name": name, "args": arguments}
 
 
-def ground(medium: Medium | None = None) -> Ground:
-    clock = SystemClock()
-    return Ground(store=MemoryStore(clock, known=KNOWN, medium=medium), clock=clock, ids=SystemIds())
+ground = memory_ground

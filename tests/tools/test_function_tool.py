@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +22,7 @@ from semel.adapters.tools.function import FunctionTool, tool
 from semel.core.arguments import check_arguments
 from semel.core.outcomes import Dispatched, Outcome, classify_exception, completed, settle
 from semel.core.values import Effect
-from semel.errors import BadAgent, CallNotSent, OutcomeUnknown, ToolFailed
+from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 from semel.ports.tool import Call, Done, Happened, Never, ProcessMark, StillUnknown
 
 pytestmark = pytest.mark.anyio
@@ -409,56 +408,3 @@ async def test_reconcile_that_answers_anything_else_is_an_error() -> None:
 
 async def test_a_function_leaves_no_process_behind() -> None:
     assert await find_order.end_leftovers(ProcessMark(pid=1, started=1, boot="x")) is False
-
-
-def positional(a: int, /) -> None: ...
-def unannotated(a) -> None: ...  # type: ignore[no-untyped-def]  # the mistake under test
-def many(*names: str) -> None: ...
-def named(**names: str) -> None: ...
-def unknown_type(lock: threading.Event) -> None: ...
-def plain_object(thing: object) -> None: ...
-def missing(a: "NotThere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the mistake under test
-def generator(a: int) -> Any:
-    yield a
-
-
-async def async_generator(a: int) -> AsyncIterator[int]:
-    yield a
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        (positional, "by name"),
-        (unannotated, "no annotation"),
-        (many, "by name"),
-        (named, "by name"),
-        (unknown_type, "no JSON Schema"),
-        (plain_object, "no JSON Schema"),
-        (missing, "cannot be read"),
-        (generator, "single result"),
-        (async_generator, "single result"),
-    ],
-)
-def test_a_function_that_no_model_can_call_is_refused_when_it_is_registered(function: Callable[..., Any], said: str) -> None:
-    with pytest.raises(BadAgent, match=said):
-        tool(function)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"name": "has space"}, "tool name"),
-        ({"name": "x" * 65}, "tool name"),
-        ({"effect": "twice"}, "effect is"),
-        ({"timeout": 0}, "timeout"),
-        ({"timeout": float("nan")}, "timeout"),
-        ({"timeout": "soon"}, "timeout"),
-    ],
-)
-def test_a_wrong_option_is_refused_when_the_tool_is_registered(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadAgent, match=said):
-        tool(**options)(look_up_nothing)
-
-
-def look_up_nothing() -> None: ...

@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
         if sys.platform == "win32":
-            raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")
+            raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")  # noqa: TRY301  one door for all
         return int(semel.main(arguments, prog_name="semel", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
