@@ -23,7 +23,7 @@ from semel.core.arguments import check_arguments
 from semel.core.outcomes import Dispatched, Outcome, classify_exception, completed, settle
 from semel.core.values import Effect
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
-from semel.ports.tool import Call, Done, Happened, Never, ProcessMark, StillUnknown
+from semel.ports.tool import Call, Done
 
 pytestmark = pytest.mark.anyio
 
@@ -376,35 +376,3 @@ async def test_keyboard_interrupt_in_a_thread_leaves_the_outcome_unknown() -> No
 
     with pytest.raises(OutcomeUnknown):
         await interrupt.run({}, a_call())
-
-
-async def look_up(call: Call[Any]) -> Happened:
-    return Happened(output={"refund": call.key})
-
-
-def look_up_sync(call: Call[Any]) -> Never:
-    return Never()
-
-
-@pytest.mark.parametrize(
-    ("reconciler", "answer"),
-    [(look_up, Happened(output='{"refund":"key-1"}')), (look_up_sync, Never()), (lambda _call: StillUnknown(), StillUnknown())],
-)
-async def test_reconcile_asks_the_declared_function(reconciler: Any, answer: Any) -> None:
-    @tool(reconcile=reconciler)
-    def refund() -> None: ...
-
-    assert refund.spec.reconciles
-    assert await refund.reconcile(a_call()) == answer
-
-
-async def test_reconcile_that_answers_anything_else_is_an_error() -> None:
-    @tool(reconcile=lambda _call: True)  # type: ignore[arg-type, return-value]  # the mistake under test
-    def refund() -> None: ...
-
-    with pytest.raises(TypeError, match="returned bool"):
-        await refund.reconcile(a_call())
-
-
-async def test_a_function_leaves_no_process_behind() -> None:
-    assert await find_order.end_leftovers(ProcessMark(pid=1, started=1, boot="x")) is False
