@@ -40,4 +40,4 @@ async def test_reconcile_that_answers_anything_else_is_an_error() -> None:
 
 
 async def test_a_function_leaves_no_process_behind() -> None:
-    assert await find_order.end_leftovers(ProcessMark(pid=1, started=1, boot="x")) is False
+    assert await tool(look_up_sync).end_leftovers(ProcessMark(pid=1, started=1, boot="x")) is False
