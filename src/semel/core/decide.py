@@ -193,6 +193,6 @@ def _started(state: Session, started: RunStarted) -> Decision:
         step_id=1,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, started.run_id, 1),
-        drained=state.pending,
+        drained=tuple(item.entry_id for item in state.pending),
     )
     return Decision(records=(started, step), effects=(CallModel(step_id=1, attempt=1),))

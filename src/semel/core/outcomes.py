@@ -10,7 +10,7 @@ import enum
 import msgspec
 
 from semel.core.uncertainty import LostReason, links, uncertainty
-from semel.core.values import JSON, Effect, Frozen, clean_json, clean_text, finite, printable
+from semel.core.values import JSON, Effect, Frozen, Part, clean_json, clean_text, finite, printable
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 
 MESSAGE_CHARS_MAX = 2000  # of the words of an exception or a refusal; the fixed sentences around them are short
@@ -91,6 +91,7 @@ class Settlement(Frozen, frozen=True, kw_only=True):
     reason: str | None = None
     stops_run: bool = False
     terminate: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 _LOST = {

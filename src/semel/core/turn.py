@@ -41,7 +41,7 @@ def begin_step(state: Session, run: Run, step_id: int) -> Next:
         step_id=step_id,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, run.run_id, step_id),
-        drained=state.pending,
+        drained=tuple(item.entry_id for item in state.pending),
     )
     return (started,), (CallModel(step_id=step_id, attempt=1),)
 

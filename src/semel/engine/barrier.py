@@ -6,6 +6,8 @@ the state becomes current, and listeners hear of it, only after the sync.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from semel.core.codec import encode
 from semel.core.features import foreseen
 from semel.core.fold import fold
@@ -44,8 +46,8 @@ class Barrier:
             return
         batch = (*self._held, *records)
         at_ms = self._clock.now_ms()
-        after = self._fold(batch, at_ms)
         payloads = self._payloads(batch)
+        after = self._fold(batch, payloads, at_ms)
         coming = {name for record in records for name in foreseen(record)}
         if coming:
             self._writer.foresee(sorted(coming))
@@ -54,15 +56,16 @@ class Barrier:
         frames = await self._writer.append(payloads, at_ms=at_ms)
         self._lineage_written = True
         self._held.clear()
-        self.state = after
+        self.state = replace(after, digest=frames[-1].digest)
         self._feed.publish(*(Committed(frame=frame) for frame in frames if frame.seq > 0))
 
     def note(self, record: Record) -> None:
         """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7)."""
         at_ms = self._clock.now_ms()
-        after = self._fold((record,), at_ms)
-        self._writer.note(self._payloads((record,)), at_ms=at_ms)
-        self.state = after
+        payloads = self._payloads((record,))
+        after = self._fold((record,), payloads, at_ms)
+        frames = self._writer.note(payloads, at_ms=at_ms)
+        self.state = replace(after, digest=frames[-1].digest)
 
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
@@ -75,9 +78,10 @@ class Barrier:
     def _payloads(self, records: Sequence[Record]) -> list[Payload]:
         return [Payload(json=json, requires=requires) for json, requires in map(encode, records)]
 
-    def _fold(self, records: Sequence[Record], at_ms: int) -> Session:
+    def _fold(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> Session:
         head, fence = self._writer.head, self._writer.fence
         places = (
-            Logged(seq=head + place, at_ms=at_ms, fence=fence, record=record) for place, record in enumerate(records, start=1)
+            Logged(seq=head + place, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
+            for place, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
         )
         return fold(places, self.state)
