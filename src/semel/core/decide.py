@@ -4,11 +4,13 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
+from semel.core.calls import Step
+from semel.core.closing import batch_started, close_unstarted, new_batch
 from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send
-from semel.core.fold_batch import calls_of
-from semel.core.keys import answer_entry_of, batch_id_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
 from semel.core.plan import identified, plan
+from semel.core.policy import Policy, allow_all
 from semel.core.records import (
     Content,
     Entry,
@@ -20,59 +22,91 @@ from semel.core.records import (
     Record,
     RunStarted,
     StepStarted,
-    ToolBatchStarted,
     ToolSet,
     TurnFinished,
 )
-from semel.core.settle import settle
-from semel.core.state import Batch, CallState, Run, Session, Step
-from semel.core.turn import TurnFacts, after_turn, finish
+from semel.core.settle import STOPPED, end_of, settle
+from semel.core.state import Run, Session
+from semel.core.turn import TurnFacts, after_turn, drainable, finish
 from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
-from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must, need
+from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, must, need
 
 REFUSING = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
 
 
-def decide(state: Session, outcome: Outcome, *, doubt: frozenset[int], now_ms: int) -> Decision:
-    """What follows from an outcome of the open run."""
+def decide(
+    state: Session,
+    outcome: Outcome,
+    *,
+    doubt: frozenset[int],
+    now_ms: int,
+    policy: Policy = allow_all,
+    stop: bool = False,
+) -> Decision:
+    """What follows from an outcome of the open run. `stop` asks to end the run behind this turn (A7)."""
     run, step = _current(state)
     match outcome:
         case Answered():
-            return _answered(state, run, step, outcome)
+            return _answered(state, run, step, outcome, policy, stop=stop)
         case ExchangeFailed():
             return _exchange_failed(run, step, outcome, now_ms)
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
-            return settle(state, run, batch, came_back=outcome.settled, in_flight=outcome.in_flight, doubt=doubt)
+            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop)
 
 
-def seal(state: Session) -> Decision:
-    """Barrier 2 of an interrupted run: its terminal, alone (P28). Nothing else is left to do when this is asked."""
+def seal(state: Session, *, stop: bool = False) -> Decision:
+    """What follows when nothing is under way and nothing came back.
+
+    Barrier 2 of an interrupted run: its terminal, alone (P28). For a run that is to end, the close-out of what it waits for; no
+    boundary of a step comes before a held result or an approval, so both ways of cancelling close at once (R44). For one that
+    waits otherwise, nothing.
+    """
     run, step = _current(state)
+    end = finish(run, "cancelled", run.usage) if run.aborting else finish(run, "max_steps", run.usage, STOPPED)
+    ends = run.aborting or stop
+    if step.answer is None:
+        return Decision(records=(end,)) if ends else Decision()
+    if step.answer.calls and step.batch is None:
+        return close_unstarted(state, run, step, end) if ends else Decision()
+    if step.batch is not None and not step.batch.finished:
+        return settle(state, run, step.batch, closing=True, stop=stop and not run.aborting) if ends else Decision()
     must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
-    return Decision(records=(finish(run, "interrupted", run.usage),))
+    return Decision(records=(end_of(run, need(step.batch, "an unknown call is of a batch")),))
 
 
 def send(state: Session, command: Send) -> Decision:
-    """Start a run. The caller has made sure that no run is open and that the key is new.
+    """Start a run. The caller has made sure that no run is open, and that the key is new or that of a queued message.
 
-    Content that the lineage holds already is named by its digest and not stored again (P10).
+    Content that the lineage holds already is named by its digest and not stored again (P10). Raises BlankMessage.
     """
     run_id = run_id_of(state.lineage, command.key)
-    started = _run_started(state, command, run_id, continues=None)
-    return _started(state, started)
+    return _started(state, _run_started(state, command, run_id, continues=None))
 
 
-def known_delivery(state: Session, key: str, text: str, context: object) -> str | None:
-    """The run that this key started, None for a new key. Raises KeyReuse where the payload differs, naming the field."""
+def known_delivery(state: Session, key: str, text: str, context: object, delivery: str = "send") -> str | None:
+    """The run that this key started, starts when its turn comes, or was delivered to; None for a new key.
+
+    It is asked before anything else, so that a delivery that is tried again never becomes another one. Raises KeyReuse where the
+    payload differs, naming the field, and SendRetracted for a message that was taken back.
+    """
     use = state.keys.get(key)
     if use is None:
         return None
     digests = digests_of_delivery(text, context)
-    for field, ours in (("input", use.input_digest), ("context", use.context_digest)):
-        if digests[f"{field}_digest"] != ours:
+    compared = [("input", use.input_digest, digests["input_digest"]), ("delivery", use.kind, delivery)]
+    if use.kind not in IN_RUN:
+        compared.append(("context", use.context_digest, digests["context_digest"]))
+    for field, first, ours in compared:
+        if first != ours:
             raise KeyReuse(f"key {key!r} was used before with another {field}; use a new key for a new message")
+    if state.taken.get(key) == "retracted":
+        raise SendRetracted(f"the message of key {key!r} was taken back; use a new key to send it after all")
     return use.run_id
+
+
+IN_RUN = frozenset({"steer", "follow_up"})
+"""Deliveries that a running run takes; it has its context already, so theirs is not compared."""
 
 
 def resolve(state: Session, command: Resolve) -> tuple[Record, ...]:
@@ -101,29 +135,40 @@ def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     return _started(state, _run_started(state, command, run_id, continues=call_key))
 
 
-def plan_batch(state: Session, run: Run, step: Step, *, head: tuple[Record, ...] = ()) -> Decision:
+def plan_batch(
+    state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
+) -> Decision:
     """Plan the calls of the step's answer: the batch, its intents, and the first dispatch; `head` goes in front.
 
-    Where nothing can be dispatched, the same barrier commits the batch and goes on (CON20).
+    Where a person has to be asked first, that is all that happens: a batch waits for all of its answers (B38). Where nothing can
+    be dispatched, the same barrier commits the batch and goes on (CON20).
     """
-    planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop is Stop.MAX_TOKENS)
-    batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
-    batch = Batch(batch_id=batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in planned))
-    started = ToolBatchStarted(run_id=run.run_id, batch_id=batch_id, step_id=step.step_id, planned_calls=planned)
-    decision = settle(state, run, batch)
-    return replace(decision, records=(*head, started, *decision.records))
+    planned = plan(state.lineage, run, step, policy)
+    if planned.undecidable is not None:
+        why = Failure(kind="policy", code="policy_undecidable", message=planned.undecidable)
+        return close_unstarted(state, run, step, finish(run, "error", run.usage, why), head=head)
+    if planned.asks or step.undecided:
+        return Decision(records=(*head, *planned.asks))
+    batch = new_batch(state, run, step, planned.calls)
+    decision = settle(state, run, batch, stop=stop)
+    return replace(decision, records=(*head, batch_started(run, batch), *decision.records))
 
 
-def after_answer(state: Session, run: Run, step: Step, *, head: tuple[Record, ...] = ()) -> Decision:
-    """What follows an answer without calls: the natural end, a refusal, or another try for the typed output."""
-    turn = TurnFinished(run_id=run.run_id, step_id=step.step_id)
-    if step.stop in REFUSING:
+def after_answer(
+    state: Session, run: Run, step: Step, _policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
+) -> Decision:
+    """What follows an answer without calls: the natural end, a refusal, a message that waits, or another try for the output."""
+    turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
+    if not run.aborting and step.stop in REFUSING:
         why = Failure(kind="model", code=str(step.stop), message="the model or its provider declined to answer")
-        return Decision(records=(*head, turn, finish(run, "error", run.usage, why)))
+        return Decision(records=(*head, *turn, finish(run, "error", run.usage, why)))
+    facts = facts_of(run, step.step_id)
     if run.config.output_schema is None:
-        return Decision(records=(*head, turn, finish(run, "completed", run.usage)))
-    records, effects = after_turn(state, run, facts_of(run, step.step_id))
-    return Decision(records=(*head, turn, *records), effects=effects)
+        # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
+        goes_on = bool(state.steers or state.follow_ups) and not stop
+        facts = replace(facts, done=not goes_on)
+    records, effects = after_turn(state, run, facts, stop=stop, idle=run.config.output_schema is None)
+    return Decision(records=(*head, *turn, *records), effects=effects)
 
 
 def facts_of(run: Run, step_id: int) -> TurnFacts:
@@ -136,7 +181,7 @@ def _current(state: Session) -> tuple[Run, Step]:
     return run, need(run.step, "an outcome belongs to an open step")
 
 
-def _answered(state: Session, run: Run, step: Step, outcome: Answered) -> Decision:
+def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: Policy, *, stop: bool) -> Decision:
     answer = AssistantMessage(blocks=identified(outcome.blocks, state.call_ids, state.model_steps + 1))
     finished = ModelStepFinished(
         run_id=run.run_id,
@@ -148,8 +193,11 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered) -> Decisi
     )
     head = (outcome.attempt, finished)
     run = with_answer(run, step, answer, finished)
+    step = need(run.step, "an answer belongs to a step")
+    if answer.calls and run.aborting_now:
+        return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
     after = plan_batch if answer.calls else after_answer
-    return after(state, run, run.step or step, head=head)
+    return after(state, run, step, policy, head=head, stop=stop)
 
 
 def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
@@ -168,6 +216,8 @@ def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int)
 
 
 def _run_started(state: Session, command: Send, run_id: str, *, continues: str | None) -> RunStarted:
+    if not command.text.strip():
+        raise BlankMessage("the message has no text; no model takes one")
     input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
     frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
@@ -184,6 +234,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
         entries=new,
         context=command.context,
         continues=continues,
+        delivery=None if command.key in state.queue_index else command.delivery,
     )
 
 
@@ -193,6 +244,6 @@ def _started(state: Session, started: RunStarted) -> Decision:
         step_id=1,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, started.run_id, 1),
-        drained=tuple(item.entry_id for item in state.pending),
+        drained=drainable(state),
     )
     return Decision(records=(started, step), effects=(CallModel(step_id=1, attempt=1),))

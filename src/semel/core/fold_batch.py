@@ -12,6 +12,7 @@ from semel.core.outcomes import Outcome, Settlement
 from semel.core.records import (
     ApprovalRecorded,
     BatchRecord,
+    LateResult,
     OneCallRecord,
     PlannedCall,
     ToolBatchFinished,
@@ -55,9 +56,13 @@ def apply_to_batch(state: Session, logged: Logged, record: BatchRecord) -> Sessi
     call = _applied(state, logged, Place(run, step, batch), record)
     if isinstance(record, ToolResult):
         run = replace(run, tool_results=run.tool_results + 1)
+    if run.pause is not None and not isinstance(record, ToolProcess):
+        run = replace(run, pause=None)  # a pause lasts until the run goes on
     tag = getattr(record, "tag", None)
     if tag is not None:
         state, call = use_tags(state, logged, (tag,)), replace(call, tag=tag)
+    if isinstance(record, ToolResult | ToolCallReturned) and call.held is not None:
+        state = _paid(state, call, record)
     if isinstance(record, ToolCallDeferred | ToolCallProviderHeld):
         state = _owed(state, logged, run, step, record)
     return _with_batch(state, run, step, batch.with_call(call))
@@ -220,6 +225,14 @@ def _owed(state: Session, logged: Logged, run: Run, step: Step, record: ToolCall
     handles = state.handles if handle is None else state.handles.plus(handle, record.call_key)
     table = state.owed if record.call_key in state.owed else state.owed.plus(record.call_key, owed)
     return replace(state, owed=table, handles=handles)
+
+
+def _paid(state: Session, call: CallState, record: ToolResult | ToolCallReturned) -> Session:
+    """The result that a held call owed has come; one that is closed out still owes it."""
+    if record.outcome is not Outcome.COMPLETED or record.output is None:
+        return state
+    key = call.planned.call_key
+    return replace(state, late=state.late.plus(key, LateResult(call_key=key, output=record.output, is_error=record.is_error)))
 
 
 def _settlement(record: ToolCallReturned | ToolResult, output: ToolOutput) -> Settlement:

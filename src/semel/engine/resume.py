@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from semel.core.frame import incomplete
 from semel.core.open_log import state_of
-from semel.core.settle import doubtful
+from semel.core.standing import doubtful
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed

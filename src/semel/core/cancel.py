@@ -1,0 +1,41 @@
+"""Ending a run from outside: cancel, and stop (Q5, Q12, R26-R27, R38, R44, CON8). Pure.
+
+A cancel is a record first; what follows depends on what is under way, which the caller knows. When that has come back, `decide`
+and `seal` do the rest.
+"""
+
+from semel.core.decide import seal
+from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking
+from semel.core.records import RunCancelRequested
+from semel.core.state import Run, Session
+
+
+def cancel(state: Session, command: Cancel, *, asking: bool = False, in_flight: frozenset[int] = frozenset()) -> Decision:
+    """The request, and what has to be given up for it; empty where no run is open, or the same was asked for before.
+
+    `asking` says that a request to the model is under way, `in_flight` which calls are. A step boundary waits for both; `now`
+    gives up the request and interrupts the calls whose tools allow it. The others are waited for (Q12).
+    """
+    run = state.run
+    if run is None or run.aborting_now or (run.aborting and command.at == "step_boundary"):
+        return Decision()
+    request = RunCancelRequested(run_id=run.run_id, at=command.at, by=command.by)
+    return Decision(records=(request,), effects=_given_up(run, in_flight, asking=asking) if command.at == "now" else ())
+
+
+def _given_up(run: Run, in_flight: frozenset[int], *, asking: bool) -> tuple[Effect, ...]:
+    effects: list[Effect] = [StopAsking()] if asking else []
+    batch = run.step.batch if run.step is not None else None
+    if batch is not None:
+        specs = {at: run.tool(batch.calls[at].planned.tool) for at in sorted(in_flight)}
+        ordinals = tuple(at for at, spec in specs.items() if spec is not None and spec.interruptible)
+        effects += [Interrupt(ordinals=ordinals)] if ordinals else []
+    return tuple(effects)
+
+
+def stop(state: Session) -> Decision:
+    """End a run that waits, as `max_steps`: what it waits for is closed out (R38). Empty where it does not wait.
+
+    A run that is at work ends behind its turn instead; the caller passes `stop` with the outcomes that it hands to `decide`.
+    """
+    return Decision() if state.run is None or state.run.step is None else seal(state, stop=True)
