@@ -14,7 +14,14 @@ from semel.core.values import Effect
 from semel.errors import KeyReuse, UnknownCall
 
 
-def deliver(state: Session, command: DeliverResult, *, in_flight: frozenset[int] = frozenset(), stop: bool = False) -> Decision:
+def deliver(
+    state: Session,
+    command: DeliverResult,
+    *,
+    in_flight: frozenset[int] = frozenset(),
+    doubt: frozenset[int] = frozenset(),
+    stop: bool = False,
+) -> Decision:
     """Take a result in; the same result again changes nothing. `in_flight` are the calls of the batch that are still running.
 
     Raises UnknownCall for a call that owes none, and KeyReuse for a second, different result.
@@ -25,7 +32,7 @@ def deliver(state: Session, command: DeliverResult, *, in_flight: frozenset[int]
     run = state.run
     if held is not None and run is not None and run.step is not None and run.step.batch is not None:
         news = CameBack(settled={held: settled}, in_flight=in_flight)
-        return settle(state, run, run.step.batch, news=news, closing=run.aborting_now, stop=stop)
+        return settle(state, run, run.step.batch, news=news, doubt=doubt, closing=run.aborting_now, stop=stop)
     owed = state.owed.get(command.call_key)
     if owed is None:
         raise UnknownCall(f"call {command.call_key} of session {state.session!r} owes no result")

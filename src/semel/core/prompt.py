@@ -7,4 +7,4 @@ from semel.core.values import Prompt
 
 def prompt_of(state: Session, run: Run) -> Prompt:
     """What the open step renders. Equal states give equal prompts, and a prompt names nothing that a log assigned."""
-    return Prompt(instructions=run.instructions, tools=offered(run), messages=state.transcript)
+    return Prompt(instructions=run.instructions, tools=offered(run), messages=state.messages)
