@@ -1,0 +1,414 @@
+"""Each of the fourteen reasons: logs that only a bug can write, and beside each the nearest log that a legal writer writes."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from semel.core.corruption import Reason, same_entry
+from semel.core.fold import fold
+from semel.core.keys import call_key_of
+from semel.core.outcomes import Outcome
+from semel.core.records import (
+    ApprovalRecorded,
+    ApprovalRequested,
+    ApprovalResolved,
+    CompactionMessage,
+    CompactionViewApplied,
+    Entry,
+    FollowUpQueued,
+    IndeterminateResolved,
+    LateResult,
+    ModelAttemptFinished,
+    ModelStepFinished,
+    Queued,
+    Record,
+    Retracted,
+    RunCancelRequested,
+    RunFinished,
+    RunPaused,
+    RunStarted,
+    Steered,
+    StepStarted,
+    ToolBatchFinished,
+    ToolBatchStarted,
+    ToolCallDeferred,
+    ToolCallProviderHeld,
+    ToolCallReturned,
+    ToolDispatchIntent,
+    ToolResult,
+    TurnFinished,
+)
+from semel.core.state import Logged, Session
+from semel.core.values import Money, UserMessage
+from semel.errors import CorruptLog
+from tests.core.driver import logged_of
+from tests.core.machine import LINEAGE
+from tests.core.scripts import SCRIPTS
+
+Change = Callable[[list[Record]], list[Record]]
+Edit = Callable[[Any], list[Any]]
+
+
+def records_of(name: str) -> list[Record]:
+    return [logged.record for logged in logged_of(SCRIPTS[name]().writes) if logged.record is not None]
+
+
+def numbered(records: list[Record]) -> list[Logged]:
+    return [Logged(seq=at, at_ms=at, fence=1, record=record) for at, record in enumerate(records, start=1)]
+
+
+def folds(records: list[Record]) -> Session:
+    return fold(numbered(records), Session(session="s", lineage=LINEAGE))
+
+
+def at(kind: type, edit: Edit, *, nth: int = 0) -> Change:
+    """Edit the nth record of a kind."""
+
+    def apply(records: list[Record]) -> list[Record]:
+        place = [i for i, record in enumerate(records) if isinstance(record, kind)][nth]
+        return [*records[:place], *edit(records[place]), *records[place + 1 :]]
+
+    return apply
+
+
+def twice(kind: type, *, nth: int = 0) -> Change:
+    return at(kind, lambda record: [record, record], nth=nth)
+
+
+def without(kind: type, *, nth: int = 0) -> Change:
+    return at(kind, lambda _record: [], nth=nth)
+
+
+def but(kind: type, *, nth: int = 0, **fields: Any) -> Change:
+    return at(kind, lambda record: [replace(record, **fields)], nth=nth)
+
+
+def up_to(kind: type, *, nth: int = 0) -> Change:
+    """The log cut behind a record."""
+
+    def apply(records: list[Record]) -> list[Record]:
+        place = [i for i, record in enumerate(records) if isinstance(record, kind)][nth]
+        return records[: place + 1]
+
+    return apply
+
+
+def then(first: Change, *more: Change | Record) -> Change:
+    """One change after another; a record is put behind."""
+
+    def apply(records: list[Record]) -> list[Record]:
+        records = first(records)
+        for change in more:
+            records = change(records) if callable(change) else [*records, change]
+        return records
+
+    return apply
+
+
+def same(records: list[Record]) -> list[Record]:
+    return records
+
+
+def swapped(kind: type, other: type) -> Change:
+    """The first record of a kind and the first of another change places."""
+
+    def apply(records: list[Record]) -> list[Record]:
+        one = next(i for i, record in enumerate(records) if isinstance(record, kind))
+        two = next(i for i, record in enumerate(records) if isinstance(record, other))
+        out = list(records)
+        out[one], out[two] = out[two], out[one]
+        return out
+
+    return apply
+
+
+def first_of(name: str, kind: type) -> Any:
+    return next(record for record in records_of(name) if isinstance(record, kind))
+
+
+class Case(NamedTuple):
+    """A reason, a script, the change that only a bug can write, and the nearest one that is legal."""
+
+    reason: str
+    script: str
+    illegal: Change
+    legal: Change
+
+
+RUN = first_of("text", RunStarted)
+LATE = first_of("deferred", LateResult)
+QUEUED = first_of("next_run", Queued)
+STEERED = first_of("steer", Steered)
+OTHER_RUN = replace(RUN, run_id="other", key="other", input=(), entries=())
+EURO = Money(micros=1, currency="EUR")
+
+
+def priced(*currencies: str) -> Change:
+    def apply(records: list[Record]) -> list[Record]:
+        left = list(currencies)
+        return [
+            replace(record, usage=replace(record.usage, cost=Money(micros=5, currency=left.pop(0))))
+            if isinstance(record, ModelStepFinished) and left
+            else record
+            for record in records
+        ]
+
+    return apply
+
+
+CASES: dict[str, Case] = {
+    # K1: the single writer cannot have two runs open
+    "a run starts in a run": Case("multiple_open_operations", "text", at(RunStarted, lambda r: [r, OTHER_RUN]), same),
+    "a run starts before the one before it ends": Case(
+        "multiple_open_operations", "two_runs", without(RunFinished), up_to(TurnFinished, nth=1)
+    ),
+    # K2: what was never started cannot be referenced
+    "a step of no run": Case("unknown_operation", "text", but(StepStarted, run_id="other"), same),
+    "a call of no batch": Case("unknown_operation", "parallel", but(ToolDispatchIntent, batch_id="other"), same),
+    "a verdict on a call that is not unknown": Case(
+        "unknown_operation",
+        "parallel",
+        then(same, IndeterminateResolved(call_key="nobody", verdict="happened", by="t")),
+        same,
+    ),
+    "an answer of a person whom nobody asked": Case("unknown_operation", "approval", without(ApprovalRequested, nth=1), same),
+    # K3: nothing of an operation follows its end
+    "a step behind the end of its run": Case("record_after_finish", "text", lambda records: [*records, records[1]], same),
+    "a run that ends twice": Case("record_after_finish", "text", twice(RunFinished), same),
+    "a run that starts again": Case("record_after_finish", "text", lambda records: [*records, records[0]], same),
+    "a steer behind the end of its run": Case(
+        "record_after_finish", "text", then(same, replace(STEERED, run_id=RUN.run_id)), same
+    ),
+    "a batch that goes on behind its marker": Case("record_after_finish", "parallel", twice(ToolBatchFinished), same),
+    # K5: attempts count by one
+    "attempt 3 behind attempt 1": Case(
+        "non_consecutive_attempt",
+        "text",
+        at(StepStarted, lambda r: [r, replace(r, attempt=3)]),
+        at(StepStarted, lambda r: [r, replace(r, attempt=2)]),
+    ),
+    "a first attempt that is the second": Case("non_consecutive_attempt", "text", but(StepStarted, attempt=2), same),
+    "attempt 2 twice": Case(
+        "non_consecutive_attempt",
+        "text",
+        at(StepStarted, lambda r: [r, replace(r, attempt=2), replace(r, attempt=2)]),
+        at(StepStarted, lambda r: [r, replace(r, attempt=2), replace(r, attempt=3)]),
+    ),
+    # K6: an aborting run takes no more messages; the session does
+    "a steer behind the abort": Case(
+        "queue_after_abort",
+        "cancel_now",
+        swapped(Steered, RunCancelRequested),
+        then(up_to(RunCancelRequested), QUEUED),
+    ),
+    "a follow-up behind the abort": Case(
+        "queue_after_abort", "cancel_at_boundary", swapped(FollowUpQueued, RunCancelRequested), same
+    ),
+    # K7: only what waits in the queue can be taken from it
+    "taken back, but never queued": Case("invalid_queue_cancellation", "next_run", without(Queued, nth=2), without(Retracted)),
+    "taken back before it was queued": Case(
+        "invalid_queue_cancellation",
+        "next_run",
+        at(Queued, lambda r: [Retracted(submission_id=r.submission_id), r], nth=1),
+        then(without(Retracted), at(Queued, lambda r: [r, Retracted(submission_id=r.submission_id)], nth=2)),
+    ),
+    "taken back, but it belongs to a run": Case(
+        "invalid_queue_cancellation", "steer", then(same, Retracted(submission_id="s1")), same
+    ),
+    "taken back, but its run has started": Case(
+        "invalid_queue_cancellation", "next_run", then(same, Retracted(submission_id="q1")), same
+    ),
+    "taken back twice": Case("invalid_queue_cancellation", "next_run", twice(Retracted), same),
+    # K8: a step does not contradict its own series
+    "attempts that disagree about their answer": Case(
+        "inconsistent_step",
+        "text",
+        at(StepStarted, lambda r: [r, replace(r, attempt=2, result_entry="other")]),
+        at(StepStarted, lambda r: [r, replace(r, attempt=2)]),
+    ),
+    "attempts that disagree about what they drain": Case(
+        "inconsistent_step",
+        "steer",
+        at(StepStarted, lambda r: [r, replace(r, attempt=2, drained=())], nth=1),
+        at(StepStarted, lambda r: [r, replace(r, attempt=2)], nth=1),
+    ),
+    "an answer under another entry": Case(
+        "inconsistent_step",
+        "text",
+        at(ModelStepFinished, lambda r: [replace(r, assistant_message=replace(r.assistant_message, entry_id="other"))]),
+        same,
+    ),
+    "a turn without its batch": Case("inconsistent_step", "parallel", without(ToolBatchFinished), up_to(ToolResult, nth=2)),
+    "a batch finished too early": Case("inconsistent_step", "parallel", without(ToolResult), up_to(ToolResult)),
+    "a step that drains what does not wait": Case("inconsistent_step", "steer", without(Steered), same),
+    "a step in a run that is to end": Case(
+        "inconsistent_step",
+        "text",
+        at(RunStarted, lambda r: [r, RunCancelRequested(run_id=r.run_id, at="now")]),
+        at(StepStarted, lambda r: [r, RunCancelRequested(run_id=r.run_id, at="now")]),
+    ),
+    "a batch that does not wait for a person": Case("inconsistent_step", "approval", without(ApprovalResolved), same),
+    "a pause for a held call that there is not": Case("inconsistent_step", "held", without(ToolCallProviderHeld), same),
+    # K9: starts and results are of the calls that the model issued
+    "a plan of fewer calls": Case(
+        "tool_call_mismatch",
+        "parallel",
+        at(ToolBatchStarted, lambda r: [replace(r, planned_calls=r.planned_calls[:2])]),
+        same,
+    ),
+    "a plan of other arguments": Case(
+        "tool_call_mismatch",
+        "parallel",
+        at(ToolBatchStarted, lambda r: [replace(r, planned_calls=tuple(replace(c, args_digest="x") for c in r.planned_calls))]),
+        same,
+    ),
+    "a result of a call that was never sent": Case(
+        "tool_call_mismatch",
+        "parallel",
+        without(ToolDispatchIntent, nth=1),
+        then(without(ToolDispatchIntent, nth=1), up_to(ToolResult)),
+    ),
+    "a start with other arguments than planned": Case(
+        "tool_call_mismatch", "parallel", but(ToolDispatchIntent, args_digest="x"), same
+    ),
+    "a start of a call that does not exist": Case("tool_call_mismatch", "parallel", but(ToolDispatchIntent, ordinal=9), same),
+    "a denied call that is planned all the same": Case(
+        "tool_call_mismatch",
+        "approval",
+        at(ToolBatchStarted, lambda r: [replace(r, planned_calls=tuple(replace(c, refused=None) for c in r.planned_calls))]),
+        same,
+    ),
+    "an approval for other arguments": Case("tool_call_mismatch", "approval", but(ApprovalRequested, args_digest="x"), same),
+    "a decision that nobody made": Case("tool_call_mismatch", "approval", but(ApprovalRecorded, decision="cancelled"), same),
+    "a held call that becomes unknown": Case(
+        "tool_call_mismatch", "held_beside_an_unknown", but(ToolResult, outcome=Outcome.UNKNOWN), same
+    ),
+    # K10: one call starts once, comes back once, ends once
+    "two starts of one call": Case("duplicate_tool_invocation", "parallel", twice(ToolDispatchIntent), same),
+    "two results of one call": Case("duplicate_tool_invocation", "parallel", twice(ToolResult), same),
+    "two returns of one call": Case("duplicate_tool_invocation", "early_return", twice(ToolCallReturned), same),
+    "two batches of one step": Case("duplicate_tool_invocation", "parallel", twice(ToolBatchStarted), same),
+    "a call that is held twice": Case("duplicate_tool_invocation", "held", twice(ToolCallProviderHeld), same),
+    "a person who is asked twice": Case("duplicate_tool_invocation", "approval", twice(ApprovalRequested), same),
+    "a person who answers twice": Case("duplicate_tool_invocation", "approval", twice(ApprovalResolved), same),
+    "a closing approval and a result": Case("duplicate_tool_invocation", "approval", twice(ApprovalRecorded), same),
+    # K11: a named entry that exists holds what was declared
+    "a result that denies its return": Case("provisioned_entry_mismatch", "early_return", but(ToolResult, is_error=True), same),
+    "a result that names a return which is not there": Case(
+        "provisioned_entry_mismatch", "parallel", but(ToolResult, output=None), same
+    ),
+    "an entry with two contents": Case(
+        "provisioned_entry_mismatch",
+        "text",
+        at(RunStarted, lambda r: [replace(r, entries=(*r.entries, Entry(entry_id=r.config, content=r.entries[1].content)))]),
+        at(RunStarted, lambda r: [replace(r, entries=(*r.entries, r.entries[0]))]),
+    ),
+    "an input that is not there": Case(
+        "provisioned_entry_mismatch", "text", at(RunStarted, lambda r: [replace(r, entries=r.entries[:-1])]), same
+    ),
+    "a queued message that starts with another input": Case(
+        "provisioned_entry_mismatch",
+        "next_run",
+        at(RunStarted, lambda r: [replace(r, input=(QUEUED.request.input[0].entry_id,))], nth=2),
+        same,
+    ),
+    "a key that delivers twice": Case(
+        "provisioned_entry_mismatch", "steer", at(Steered, lambda r: [replace(r, send_id="s1")], nth=1), same
+    ),
+    # K12: a handle names the one call that it was given for
+    "a late result of a call that owes none": Case(
+        "invalid_deferred_handle", "deferred", without(ToolCallDeferred), up_to(LateResult)
+    ),
+    "a late result under the handle of another call": Case(
+        "invalid_deferred_handle", "deferred", but(LateResult, handle="another"), same
+    ),
+    "a late result of another run's call": Case(
+        "invalid_deferred_handle", "deferred", but(LateResult, call_key=call_key_of(LINEAGE, "other", 1, 0)), same
+    ),
+    "a late result that comes twice": Case("invalid_deferred_handle", "deferred", twice(LateResult), same),
+    "a late result of a call that its batch still holds": Case(
+        "invalid_deferred_handle",
+        "held_and_cancelled",
+        then(up_to(RunPaused), first_of("held_and_cancelled", LateResult)),
+        up_to(LateResult),
+    ),
+    # K13: a compaction states what it does
+    "a setup that replaces something": Case("invalid_compaction_reason", "compacted", but(CompactionMessage, end=1), same),
+    "a summary that says it is the setup": Case(
+        "invalid_compaction_reason", "compacted", but(CompactionMessage, nth=1, reason="setup"), same
+    ),
+    "a summary of nothing": Case("invalid_compaction_reason", "compacted", but(CompactionMessage, nth=1, replacement=()), same),
+    "a view that cuts a call from its result": Case(
+        "invalid_compaction_reason", "compacted", but(CompactionViewApplied, end=2), but(CompactionViewApplied, end=1)
+    ),
+    "a view that is older than the one before": Case(
+        "invalid_compaction_reason", "compacted", but(CompactionViewApplied, version=1), same
+    ),
+    # K14: a total that cannot be summed is no total
+    "two currencies in one run": Case("inconsistent_cost", "parallel", priced("USD", "EUR"), priced("USD", "USD")),
+    "a third answer in another currency": Case(
+        "inconsistent_cost", "steer", priced("USD", "USD", "EUR"), priced("EUR", "EUR", "EUR")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_log_that_only_a_bug_can_write_is_refused_by_its_reason(name: str) -> None:
+    case = CASES[name]
+    with pytest.raises(CorruptLog) as caught:
+        folds(case.illegal(records_of(case.script)))
+    error = caught.value
+    assert error.reason == case.reason
+    assert (error.session, error.seq > 0, bool(error.detail)) == ("s", True, True)
+    assert "Nothing was changed" in str(error)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_nearest_log_that_a_legal_writer_writes_folds(name: str) -> None:
+    case = CASES[name]
+    folds(case.legal(records_of(case.script)))
+
+
+def test_a_gap_and_a_repeat_in_the_numbers_are_refused_and_the_whole_sequence_is_not() -> None:
+    """K4; it has no exemption, not even for a log that was cut."""
+    logged = numbered(records_of("text"))
+    empty = Session(session="s", lineage=LINEAGE)
+    for broken in ([logged[0], *logged[2:]], [logged[0], logged[0], *logged[1:]], logged[1:]):
+        with pytest.raises(CorruptLog) as caught:
+            fold(broken, empty)
+        assert caught.value.reason == "non_consecutive_seq"
+    fold(logged, empty)
+
+
+def test_each_of_the_fourteen_reasons_has_at_least_two_logs() -> None:
+    counts = dict.fromkeys(Reason, 0) | {Reason.NON_CONSECUTIVE_SEQ: 3}
+    for case in CASES.values():
+        counts[Reason(case.reason)] += 1
+    assert len(counts) == 14
+    assert min(counts.values()) >= 2, counts
+    assert len(CASES) == 65
+    print(", ".join(f"{reason} {count}" for reason, count in counts.items()))
+
+
+def test_an_illegal_write_is_corrupt_wherever_the_log_is_cut_behind_it() -> None:
+    """K18: what needs an illegal write stays corrupt however much of a legal log follows."""
+    case = CASES["two starts of one call"]
+    records = case.illegal(records_of(case.script))
+    with pytest.raises(CorruptLog) as caught:
+        folds(records)
+    for end in range(caught.value.seq, len(records) + 1):
+        with pytest.raises(CorruptLog):
+            folds(records[:end])
+    folds(records[: caught.value.seq - 1])
+
+
+def test_entries_are_compared_by_one_primitive_and_by_their_content_alone() -> None:
+    """K16, K17: content carries nothing that the store assigns, so that equality is the whole comparison."""
+    assert same_entry(UserMessage(text="a"), UserMessage(text="a"))
+    assert not same_entry(UserMessage(text="a"), UserMessage(text="b"))
+    for logged in numbered(records_of("parallel")):
+        if isinstance(logged.record, ModelAttemptFinished):
+            continue
+        assert not {"seq", "at_ms", "fence", "synced"} & set(logged.record.__struct_fields__)  # type: ignore[union-attr]  # there
