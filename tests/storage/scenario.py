@@ -73,7 +73,8 @@ async def reference_calls(root: Path) -> list[str]:
 
 
 async def power_loss_sweep(place: Path, make: MakeStoreAt = store_at) -> int:
-    """Lose power at entry to and right after every persistence call; returns how often. Fails if an acknowledged record is lost."""
+    """Lose power at entry to and right after every persistence call; fails if that loses what was acknowledged."""
+    place.mkdir(exist_ok=True)
     calls = await reference_calls(place / "reference")
     for at in range(1, len(calls) + 1):
         for kind in ("crash_entry", "crash_exit"):

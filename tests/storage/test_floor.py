@@ -24,9 +24,7 @@ def floor_at(root: Path, disk: Disk | None = None) -> FileFloor:
 
 def test_the_file_is_a_checked_list_that_a_person_can_read() -> None:
     content = encode_floor(frozenset({"terminate/v1", "resolution/v1"}))
-    digest = (
-        b"aab746a990f3e98332d5e9aaf70bc4bcee66bbd4c1462f5990b37b5f4b58fae7"  # of the two lines behind, as sha256sum prints it
-    )
+    digest = b"aab746a990f3e98332d5e9aaf70bc4bcee66bbd4c1462f5990b37b5f4b58fae7"  # as sha256sum prints it
     assert content == b"semel-floor 1 " + digest + b"\nresolution/v1\nterminate/v1\n"
     assert decode_floor(content) == {"terminate/v1", "resolution/v1"}
     assert decode_floor(encode_floor(frozenset())) == frozenset()

@@ -64,7 +64,7 @@ def test_without_an_owner_the_reader_syncs_the_file_before_it_shows_the_end(make
     view = make_store(disk).read("box")
     assert view.frames == LOG.frames
     assert view.head == 26
-    assert disk.calls[-2:] == ["sync", "sync_directory"] or "sync" in disk.calls
+    assert [call for call in disk.calls if "sync" in call] == ["sync", "sync_directory"]
     for call in ("sync", "sync_directory"):
         disk.fail_next(call, errno.EIO)
         assert make_store(disk).read("box").head == 23  # what the frames testify to, and no more
@@ -79,8 +79,6 @@ async def test_an_owner_that_comes_and_goes_while_the_reader_syncs_hides_the_end
     class Meanwhile(Disk):
         def sync_directory(self, fd: int) -> None:
             super().sync_directory(fd)
-            opened = make_store()._open_now("box") if hasattr(FileStore, "_open_now") else None
-            assert opened is None
             lease = root / "sessions" / "box" / "lease"
             lease.write_bytes(lease.read_bytes().replace(b'"fence":13', b'"fence":14'))
 
