@@ -33,7 +33,7 @@ def naive_scan(data: bytes, anchor: int = 0) -> Scan:
 
 
 def test_the_naive_tail_rule_is_caught_by_the_flip_sweep() -> None:
-    log = reference_log(size=40)
+    log = reference_log()
     counts = bit_flips(log, naive_scan)
     total: Counter[str] = tally(counts.values())
     print(f"naive rule: {total['lost']} of {sum(total.values())} flips lose acknowledged records; {dict(counts['last batch'])}")
