@@ -102,7 +102,7 @@ class MemoryStore:
             log.torn.append(bytes(log.data[found.tail.offset :]))
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
-        self.floor.raise_to(name for frame in found.frames for name in frame.requires)
+        self.floor.raise_to(found.features)
         writer = MemoryWriter(self.medium, session, found, floor=self.floor, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
