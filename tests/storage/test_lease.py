@@ -367,12 +367,11 @@ def test_the_innermost_mount_tells_the_type_of_the_file_system() -> None:
             "32 22 0:41 / /mnt/with\\040space rw - cifs //server/share rw",
             "33 22 0:42 / /mnt/over rw - nfs server:/x rw",
             "34 22 8:3 / /mnt/over rw - btrfs /dev/vdc rw",
-            "garbage",
-            "",
+            "garbage\n",
         ]
     )
     places = {
-        "/home/me": "ext4",
+        "/users/me": "ext4",
         "/mnt/net": "nfs4",
         "/mnt/net/a/b": "nfs4",
         "/mnt/network": "ext4",

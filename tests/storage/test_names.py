@@ -60,7 +60,7 @@ def test_what_is_no_session_id_is_refused_before_anything_is_touched(session: ob
     store = FileStore(tmp_path / "state", SystemClock(), known=frozenset())
     for act in (directory_name, store.exists, store.read, store.read_status, store.owner, store.log_path):
         with pytest.raises(BadSessionId):
-            act(session)  # type: ignore[arg-type]
+            act(session)  # type: ignore[arg-type]  # not text, on purpose
     assert not (tmp_path / "state").exists()
 
 
