@@ -1,6 +1,8 @@
 """`run`, `send`, `resume` where nothing goes wrong: real processes, a scripted model, and the same over real HTTP."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,3 +139,19 @@ def test_the_whole_way_over_real_http(tmp_path: Path) -> None:
         bodies = [request.body for request in server.requests]
     assert (done.exit, done.json["output"], len(bodies)) == (0, "It is paid.", 2)
     assert json.loads(shown.out)["messages"][: len(json.loads(bodies[1])["messages"])] == json.loads(bodies[1])["messages"]
+
+
+def test_what_a_python_tool_prints_is_talk(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, {"calls": [{"name": "loud", "args": {}}]}, {"text": "done"})
+    (shop.place / "loud_tools.py").write_text("def loud() -> str:\n    print('noise')\n    return 'ok'\n")
+    (shop.place / "agent.toml").write_text((shop.place / "agent.toml").read_text() + '[tools.loud]\npython = "loud_tools:loud"\n')
+    done = shop.semel("run", "Hi")
+    assert (done.exit, done.out, done.err) == (0, "done\n", "noise\n")
+
+
+def test_closed_streams_change_nothing(shop: Shop) -> None:
+    command = f"{sys.executable} -m semel run 'Pay 17' --session s <&- >&- 2>&-"
+    done = subprocess.run(command, shell=True, cwd=shop.place, env=shop.environment({}), check=False)
+    assert done.returncode == 0
+    assert shop.status("s")["state"] == "completed"
+    assert shop.semel("verify", "s").exit == 0

@@ -132,8 +132,8 @@ class Runtime:
         self.check_open_run(session)
         return await self._start(session, self._resume_open_run)
 
-    def check_open_run(self, session: str) -> None:
-        """Raise what keeps the open run of a session from going on here, found by reading alone, so that nothing is written.
+    def check_open_run(self, session: str) -> bool:
+        """Whether a session has a run that a dead process left open, and that can go on here; by reading alone.
 
         Raises BadAgent for an agent that is not found or has other tools, BundleRefused, LogDamaged, NewerWriter.
         """
@@ -143,6 +143,7 @@ class Runtime:
             agent = self._agent_of(run.agent)
             kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
+        return run is not None
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,8 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Rou
     """Carry all errands to their rest, side by side."""
     if not errands:
         return Round(carried=())
-    return asyncio.run(_carry(options, ground, errands))
+    with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
+        return asyncio.run(_carry(options, ground, errands))
 
 
 def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
