@@ -161,7 +161,8 @@ async def test_what_looks_like_damage_while_somebody_writes_is_looked_at_again(
     assert len(looks) == 1  # nobody writes, so it is what it looks like
 
 
-@pytest.mark.parametrize("kills", [range(13, 60, 3)])
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kills", [range(13, 60, 5), pytest.param(range(1, 70), marks=pytest.mark.prove)])
 def test_p6_a_reader_never_sees_what_a_killed_writer_takes_with_it(kills: range, make_store: MakeStore, root: Path) -> None:
     followed = 0
     for number in kills:
@@ -189,7 +190,7 @@ def test_p6_a_reader_never_sees_what_a_killed_writer_takes_with_it(kills: range,
         assert tuple(shown) == make_store().read(session).frames
         followed += len(shown)
     print(f"{len(kills)} kills, {followed} frames followed")
-    assert followed > 200
+    assert followed > 100
 
 
 @pytest.mark.anyio
