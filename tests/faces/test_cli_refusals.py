@@ -11,7 +11,7 @@ import pytest
 from semel.core.frame import encode_frames, scan
 from semel.ports.log import Payload
 from semel.testing.model_server import serve_in_thread
-from tests.faces.support import SRC, Done, Shop, open_shop, tree
+from tests.faces.support import SRC, Done, Quiet, Shop, open_shop, tree
 from tests.support.notrun import not_run
 
 
@@ -112,13 +112,16 @@ IN_USE = [
 
 @pytest.mark.parametrize("words", IN_USE, ids=" ".join)
 def test_a_session_in_use_is_exit_7_and_says_who_holds_it(tmp_path: Path, words: tuple[str, ...]) -> None:
-    shop = open_shop(tmp_path)
-    holder = shop.start_and_pay("run", "Pay 17", "--session", "s", "--key", "k")
-    before = tree(tmp_path)
-    done = shop.semel(*words)
-    assert tree(tmp_path) == before
-    shop.let_pay()
-    holder.communicate()
+    model = Quiet()
+    with serve_in_thread(model) as server:
+        shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
+        holder = shop.start("run", "Pay 17", "--session", "s", "--key", "k")
+        assert model.asked.wait(30)
+        before = tree(tmp_path)
+        done = shop.semel(*words)
+        assert tree(tmp_path) == before
+        holder.kill()
+        holder.communicate()
     assert done.exit == 7
     assert f"session 's' is in use by process {holder.pid} on " in done.refusal()
 
