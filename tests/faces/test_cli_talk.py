@@ -190,6 +190,11 @@ def test_the_list_of_verbs_is_that_of_the_help() -> None:
     assert len(listed) >= 13
 
 
+def test_every_verb_has_a_row_on_the_page_of_commands() -> None:
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+    assert [name for name in COMMANDS if f"| `{name}` |" not in page] == []
+
+
 HEAVY = {"httpx2", "rich", "jsonschema_rs", "msgspec", "asyncio", "semel.engine", "semel.core", "semel.wiring"}
 
 
