@@ -90,7 +90,7 @@ def test_the_file_that_init_writes_loads(tmp_path: Path) -> None:
 HEAD = 'name = "a"\nmodel = "openai:gpt-5"\n'
 TOOL = HEAD + '[tools.pay]\ncommand = ["pay", "{cents}"]\nargs = { cents = "integer" }\n'
 MISTAKES = [
-    ("nmae = 1", "nmae is no key; did you mean name? allowed are name, model, instructions, limits, model_options, tools"),
+    ("names = 1", "names is no key; did you mean name? allowed are name, model, instructions, limits, model_options, tools"),
     ('name = "a"', "it lacks the required key `model`"),
     ("name = 1", "name: Expected `str`, got `int`"),
     ('name = ""\nmodel = "m"', "an agent needs a printable name"),
@@ -114,7 +114,7 @@ MISTAKES = [
     (TOOL + 'mcp = ["server"]', "tools.pay.mcp comes with a later release"),
     (TOOL + "trust_hints = true", "tools.pay.trust_hints comes with a later release"),
     (TOOL + 'ask = "cents > 5"', "tools.pay.ask comes with a later release"),
-    (TOOL + 'efect = "once"', "tools.pay.efect is no key; did you mean effect? allowed are python, command, args,"),
+    (TOOL + 'effects = "once"', "tools.pay.effects is no key; did you mean effect? allowed are python, command, args,"),
     (TOOL + 'effect = "onse"', "tools.pay.effect is once, idempotent, read, not 'onse'; did you mean once?"),
     (TOOL + "effect = 3", "tools.pay.effect is once, idempotent, read, not 3"),
     (TOOL + "timeout = -1", "tool 'pay': timeout is in seconds, above 0"),

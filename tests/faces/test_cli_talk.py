@@ -177,7 +177,7 @@ def test_every_example_parses(example: str) -> None:
 
 def test_an_example_with_a_typo_is_seen() -> None:
     with pytest.raises(click.NoSuchOption):
-        commands()["run"].make_context("run", ["Hi", "--sesion", "s"])
+        commands()["run"].make_context("run", ["Hi", "--sessions", "s"])
 
 
 def test_the_list_of_verbs_is_that_of_the_help() -> None:
