@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from semel import wiring
 from semel.core.records import AgentRef
 from semel.core.values import Effect
 from semel.errors import BadAgent
 from semel.faces.agent import Limits
-from semel.faces.agentfile import load_agent_file
+from semel.faces.agentfile import KEYS, LATER_KEYS, load_agent_file
 from semel.faces.agentref import default_agent, find_agent, load_agent
 from semel.faces.cli.init import TEMPLATE
 
@@ -89,7 +90,7 @@ def test_the_file_that_init_writes_loads(tmp_path: Path) -> None:
 HEAD = 'name = "a"\nmodel = "openai:gpt-5"\n'
 TOOL = HEAD + '[tools.pay]\ncommand = ["pay", "{cents}"]\nargs = { cents = "integer" }\n'
 MISTAKES = [
-    ("nmae = 1", "nmae is no key; did you mean name? allowed are name, model, instructions, limits, model_options, tools"),
+    ("names = 1", "names is no key; did you mean name? allowed are name, model, instructions, limits, model_options, tools"),
     ('name = "a"', "it lacks the required key `model`"),
     ("name = 1", "name: Expected `str`, got `int`"),
     ('name = ""\nmodel = "m"', "an agent needs a printable name"),
@@ -113,7 +114,7 @@ MISTAKES = [
     (TOOL + 'mcp = ["server"]', "tools.pay.mcp comes with a later release"),
     (TOOL + "trust_hints = true", "tools.pay.trust_hints comes with a later release"),
     (TOOL + 'ask = "cents > 5"', "tools.pay.ask comes with a later release"),
-    (TOOL + 'efect = "once"', "tools.pay.efect is no key; did you mean effect? allowed are python, command, args,"),
+    (TOOL + 'effects = "once"', "tools.pay.effects is no key; did you mean effect? allowed are python, command, args,"),
     (TOOL + 'effect = "onse"', "tools.pay.effect is once, idempotent, read, not 'onse'; did you mean once?"),
     (TOOL + "effect = 3", "tools.pay.effect is once, idempotent, read, not 3"),
     (TOOL + "timeout = -1", "tool 'pay': timeout is in seconds, above 0"),
@@ -195,3 +196,17 @@ def test_without_a_file_and_a_model_there_is_no_agent(tmp_path: Path, monkeypatc
     assert default_agent("openai:gpt-5").name == "assistant"
     write(tmp_path, HEAD)
     assert default_agent("ollama:x").model == "ollama:x"
+
+
+def test_every_key_of_an_agent_file_is_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text().partition("## The agent file")[2]
+    keys = {*KEYS, *LATER_KEYS, "python", *wiring.command_keys(), *wiring.model_option_keys(), *Limits.__dataclass_fields__}
+    assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
+def test_the_agent_file_of_the_page_loads(tmp_path: Path) -> None:
+    (tmp_path / "support.md").write_text("Be kind.")
+    (tmp_path / "shop.py").write_text("def find_order(order_id: str) -> str:\n    return order_id\n")
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+    agent = load_agent_file(write(tmp_path, page.partition("```toml\n")[2].partition("```")[0]))
+    assert list(agent.tool_ports()) == ["refund", "find_order"]

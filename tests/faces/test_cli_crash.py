@@ -97,6 +97,7 @@ def test_a_second_stop_leaves_at_once_as_a_crash_would(shop: Shop) -> None:
     _, err = process.communicate()
     assert process.returncode == 130
     assert err == "semel: left at once. The log is safe; `semel resume` goes on\n"
+    shop.end_tool()
     assert shop.semel("resume", "s").exit == 3
 
 

@@ -2,18 +2,15 @@
 
 import json
 import signal
-import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from semel.adapters.models.script import parse_script
-from semel.adapters.models.script_chat import ChatScript, Head, Silence, Step
-from semel.core.frame import TailKind, scan
+from semel.core.frame import encode_frames, scan
 from semel.faces.verify import verify_log
+from semel.ports.log import Payload
 from semel.testing.model_server import serve_in_thread
-from tests.faces.support import PAY, Shop, open_shop, tree
+from tests.faces.support import PAY, Quiet, Shop, open_shop, tree
 from tests.faces.test_cli_refusals import damage, make_newer
 
 
@@ -101,18 +98,11 @@ def test_what_looks_changes_nothing(shop: Shop) -> None:
 
 
 def test_the_preview_of_an_open_run_is_the_request_that_a_resume_sends(tmp_path: Path) -> None:
-    script, asked = ChatScript(parse_script('{"answers": [{"text": "hello"}]}', "given here")), threading.Event()
-
-    def reply(body: bytes) -> Iterable[Step]:
-        if asked.is_set():
-            return script.reply(body)
-        asked.set()
-        return (Head(status=200, headers={"content-type": "text/event-stream"}), Silence())
-
-    with serve_in_thread(reply) as server:
+    model = Quiet({"text": "hello"})
+    with serve_in_thread(model) as server:
         shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
         process = shop.start("run", "Hi", "--session", "s")
-        assert asked.wait(30)
+        assert model.asked.wait(30)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         shown = shop.semel("preview", "s")
@@ -200,11 +190,14 @@ def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
     raw = shop.log("s").read_bytes()
-    assert scan(raw).tail.kind is TailKind.CLEAN
-    shop.log("s").write_bytes(raw[:-10])
+    point = scan(raw).point
+    next_frame = encode_frames([Payload(json=b"{}")], point, at_ms=0, fence=point.fence, synced=point.synced).data
+    shop.log("s").write_bytes(raw + next_frame[:-5])
     done = shop.semel("verify", "s", "--json")
-    assert (done.exit, done.json["logs"][0]["verdict"]) == (0, "torn")
-    assert shop.semel("resume", "s").exit == 3, "the intent before it is what counts"
+    (log,) = done.json["logs"]
+    assert (done.exit, log["verdict"], log["offset"]) == (0, "torn", len(raw))
+    assert "which the next open cuts" in shop.semel("verify", "s").out
+    assert shop.semel("resume", "s").exit == 3
 
 
 def test_a_log_that_is_gone_is_damage_where_its_status_remembers_it(tmp_path: Path) -> None:

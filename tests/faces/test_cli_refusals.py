@@ -11,7 +11,7 @@ import pytest
 from semel.core.frame import encode_frames, scan
 from semel.ports.log import Payload
 from semel.testing.model_server import serve_in_thread
-from tests.faces.support import SRC, Done, Shop, open_shop, tree
+from tests.faces.support import SRC, Done, Quiet, Shop, open_shop, tree
 from tests.support.notrun import not_run
 
 
@@ -24,7 +24,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     shop.interrupted("u")
     damage(shop.log("d"))
     make_newer(shop.log("n"))
-    (shop.place / "typo.toml").write_text('name = "a"\nmodel = "scripted:script.json"\n[tools.pay]\ncomand = ["pay"]\n')
+    (shop.place / "typo.toml").write_text('name = "a"\nmodel = "scripted:script.json"\n[tools.pay]\ncommands = ["pay"]\n')
     (shop.place / "cost.toml").write_text('name = "a"\nmodel = "ollama:x"\nlimits = { cost = "1.00 USD" }\n')
     return shop
 
@@ -53,7 +53,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     *(((*words, session), code, said) for words in READERS for session, code, said in UNUSABLE),
     (("verify", "nobody"), 2, "'nobody' is no session here and no file"),
     (("run", "Hi", "--session", "d"), 6, "Nothing was changed"),
-    (("run", "Hi", "--agent", "typo.toml"), 2, "typo.toml: tools.pay.comand is no key; did you mean command? allowed are"),
+    (("run", "Hi", "--agent", "typo.toml"), 2, "typo.toml: tools.pay.commands is no key; did you mean command? allowed are"),
     (("run", "Hi", "--agent", "gone.toml"), 2, "gone.toml cannot be read: No such file"),
     (("run", "Hi", "--agent", "nomodule:agent"), 2, "the module nomodule cannot be imported: ModuleNotFoundError"),
     (("run", "Hi", "--agent", "cost.toml"), 2, "cost limit, but no price is known"),
@@ -65,7 +65,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("run", "Hi", "--session", ""), 2, "a session id has 1 to 200 bytes"),
     (("run", " "), 2, "the message is empty. See `semel run --help`."),
     (("run",), 2, "Missing argument 'PROMPT'. See `semel run --help`."),
-    (("run", "Hi", "--sesion", "s"), 2, "No such option '--sesion'"),
+    (("run", "Hi", "--sessions", "s"), 2, "No such option '--sessions'"),
     (("run", "Hi", "--json", "--stream"), 2, "--stream and --json exclude each other"),
     (("run", "Hi", "--status", "no/where.json"), 2, "no is no directory"),
     (("rnu", "Hi"), 2, "No such command 'rnu'. See `semel --help`."),
@@ -112,13 +112,16 @@ IN_USE = [
 
 @pytest.mark.parametrize("words", IN_USE, ids=" ".join)
 def test_a_session_in_use_is_exit_7_and_says_who_holds_it(tmp_path: Path, words: tuple[str, ...]) -> None:
-    shop = open_shop(tmp_path)
-    holder = shop.start_and_pay("run", "Pay 17", "--session", "s", "--key", "k")
-    before = tree(tmp_path)
-    done = shop.semel(*words)
-    assert tree(tmp_path) == before
-    shop.let_pay()
-    holder.communicate()
+    model = Quiet()
+    with serve_in_thread(model) as server:
+        shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
+        holder = shop.start("run", "Pay 17", "--session", "s", "--key", "k")
+        assert model.asked.wait(30)
+        before = tree(tmp_path)
+        done = shop.semel(*words)
+        assert tree(tmp_path) == before
+        holder.kill()
+        holder.communicate()
     assert done.exit == 7
     assert f"session 's' is in use by process {holder.pid} on " in done.refusal()
 
@@ -194,7 +197,7 @@ def test_a_changed_text_is_a_warning(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"Pay."', '"Pay!"'))
     done = shop.semel("resume", "s")
     assert done.exit == 3
-    assert "agent.toml is not what it was when the run started" in done.err
+    assert done.err.count("agent.toml is not what it was when the run started") == 1
     assert "the description of tool 'pay' changed; it acts at the next run" in done.err
 
 

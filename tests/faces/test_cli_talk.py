@@ -177,7 +177,7 @@ def test_every_example_parses(example: str) -> None:
 
 def test_an_example_with_a_typo_is_seen() -> None:
     with pytest.raises(click.NoSuchOption):
-        commands()["run"].make_context("run", ["Hi", "--sesion", "s"])
+        commands()["run"].make_context("run", ["Hi", "--sessions", "s"])
 
 
 def test_the_list_of_verbs_is_that_of_the_help() -> None:
@@ -188,6 +188,11 @@ def test_the_list_of_verbs_is_that_of_the_help() -> None:
     assert listed == semel.list_commands(ctx)
     assert set(listed) <= set(COMMANDS)
     assert len(listed) >= 13
+
+
+def test_every_verb_has_a_row_on_the_page_of_commands() -> None:
+    page = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+    assert [name for name in COMMANDS if f"| `{name}` |" not in page] == []
 
 
 HEAVY = {"httpx2", "rich", "jsonschema_rs", "msgspec", "asyncio", "semel.engine", "semel.core", "semel.wiring"}
