@@ -26,16 +26,19 @@ from semel.core.records import (
 )
 from semel.core.settle import settle
 from semel.core.state import Batch, CallState, Run, Session, Step
-from semel.core.turn import TurnFacts, after_turn, finish
+from semel.core.turn import DECLINED, TurnFacts, after_turn, finish
 from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
 from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must, need
 
-REFUSING = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
+CUT = DECLINED | {Stop.MAX_TOKENS}
+"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
 
 
 def decide(state: Session, outcome: Outcome, *, doubt: frozenset[int], now_ms: int) -> Decision:
     """What follows from an outcome of the open run."""
     run, step = _current(state)
+    # A run has been running since the last record, whatever comes of it now; the limit on its time counts that, too.
+    run = replace(run, running_ms=run.running_ms + max(0, now_ms - state.last_at_ms))
     match outcome:
         case Answered():
             return _answered(state, run, step, outcome)
@@ -106,7 +109,7 @@ def plan_batch(state: Session, run: Run, step: Step, *, head: tuple[Record, ...]
 
     Where nothing can be dispatched, the same barrier commits the batch and goes on (CON20).
     """
-    planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop is Stop.MAX_TOKENS)
+    planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop in CUT)
     batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
     batch = Batch(batch_id=batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in planned))
     started = ToolBatchStarted(run_id=run.run_id, batch_id=batch_id, step_id=step.step_id, planned_calls=planned)
@@ -116,19 +119,17 @@ def plan_batch(state: Session, run: Run, step: Step, *, head: tuple[Record, ...]
 
 def after_answer(state: Session, run: Run, step: Step, *, head: tuple[Record, ...] = ()) -> Decision:
     """What follows an answer without calls: the natural end, a refusal, or another try for the typed output."""
-    turn = TurnFinished(run_id=run.run_id, step_id=step.step_id)
-    if step.stop in REFUSING:
-        why = Failure(kind="model", code=str(step.stop), message="the model or its provider declined to answer")
-        return Decision(records=(*head, turn, finish(run, "error", run.usage, why)))
-    if run.config.output_schema is None:
-        return Decision(records=(*head, turn, finish(run, "completed", run.usage)))
-    records, effects = after_turn(state, run, facts_of(run, step.step_id))
-    return Decision(records=(*head, turn, *records), effects=effects)
-
-
-def facts_of(run: Run, step_id: int) -> TurnFacts:
-    """What a turn without a batch comes to."""
-    return TurnFacts(step_id=step_id, usage=run.usage, output_misses=run.output_misses, truncations=run.truncations)
+    turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
+    facts = TurnFacts(
+        step_id=step.step_id,
+        usage=run.usage,
+        output_misses=run.output_misses,
+        truncations=run.truncations,
+        done=run.config.output_schema is None,
+        stop=step.stop,
+    )
+    records, effects = after_turn(state, run, facts)
+    return Decision(records=(*head, *turn, *records), effects=effects)
 
 
 def _current(state: Session) -> tuple[Run, Step]:

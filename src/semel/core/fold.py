@@ -130,6 +130,8 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         )
     if record.run_id in state.ended:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {record.run_id} is finished and starts again")
+    if record.key in state.keys or (record.continues is not None and record.continues in state.continued):
+        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"key {record.key!r} has started a run before")
     state = _keep_entries(state, logged, record.entries)
     run = Run(
         run_id=record.run_id,
@@ -210,6 +212,8 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
         )
+    if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None):
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
     if record.attempt != 1:
         raise contradiction(
             state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"the first attempt of a step is 1, not {record.attempt}"
@@ -276,6 +280,9 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
     step = run.step
     if step is not None and step.answer is not None and not step.finished:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"the run ends within turn {step.step_id}")
+    unknown = bool(step and step.batch and step.batch.unknown)
+    if unknown and record.reason != "interrupted":
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run with an unknown call ends interrupted")
     ended = Ended(
         run_id=run.run_id,
         key=run.key,

@@ -55,7 +55,7 @@ def apply_to_batch(state: Session, logged: Logged, record: BatchRecord) -> Sessi
         case ToolNoDispatch():
             call = _no_dispatch(state, logged, call, record)
         case ToolResult():
-            call = _result(state, logged, call, record)
+            call = _result(state, logged, batch, call, record)
             run = replace(run, tool_results=run.tool_results + 1)
         case _:
             assert_never(record)
@@ -157,9 +157,11 @@ def _no_dispatch(state: Session, logged: Logged, call: CallState, record: ToolNo
     return replace(call, refusal=record.message)
 
 
-def _result(state: Session, logged: Logged, call: CallState, record: ToolResult) -> CallState:
+def _result(state: Session, logged: Logged, batch: Batch, call: CallState, record: ToolResult) -> CallState:
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
+    if call.planned.refused or any(not earlier.terminal for earlier in batch.calls[: record.ordinal]):
+        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is refused, or before its turn")
     sent = call.intent or call.planned.tool == SUBMIT_TOOL
     if call.planned.tool_call_id != record.tool_call_id or not (
         sent or record.outcome in (Outcome.INTERRUPTED, Outcome.MAX_STEPS)

@@ -26,7 +26,7 @@ import enum
 
 from msgspec.structs import replace
 
-from semel.core.decide import after_answer, facts_of, plan_batch
+from semel.core.decide import after_answer, plan_batch
 from semel.core.effects import CallModel, Decision
 from semel.core.records import Failure, Record, Replayed, ResumeStarted, StepStarted, TurnFinished
 from semel.core.settle import doubtful, settle, turn_facts
@@ -106,13 +106,7 @@ def _redo(state: Session, run: Run, step: Step) -> Decision:
 
 
 def _after_final_answer(state: Session, run: Run, step: Step) -> Decision:
-    resumed = _resume_started(state, run)
-    if not step.finished:
-        return after_answer(state, run, step, head=(resumed,))
-    if run.config.output_schema is None:
-        return Decision(records=(resumed, finish(run, "completed", run.usage)))
-    records, effects = after_turn(state, run, facts_of(run, step.step_id))
-    return Decision(records=(resumed, *records), effects=effects)
+    return after_answer(state, run, step, head=(_resume_started(state, run),))
 
 
 def _open_batch(state: Session, run: Run, batch: Batch) -> Decision:

@@ -50,12 +50,14 @@ def settle(
     if any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
         return Decision(records=_close_out(run, batch, known, doubt))
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
-    known |= {at: crashed(run, batch, at) for at in doubt if at not in reruns}
+    given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
+    known |= given_up
     ready = _ready(batch, known)
     if not ready:
         return _commit(state, run, batch, known)
     sending = ready[:1] if is_sequential(run, batch) else ready
-    records = (*_returned(batch, new), *_before_sending(batch, ready, sending, reruns))
+    # What is given up is recorded before anything behind it leaves: a later resume must not take that for never sent (P2).
+    records = (*_returned(batch, new | given_up), *_before_sending(batch, ready, sending, reruns))
     return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
 
 
@@ -68,7 +70,10 @@ def is_sequential(run: Run, batch: Batch) -> bool:
 def doubtful(run: Run, batch: Batch) -> frozenset[int]:
     """The open calls that a dead process may have sent: every intent without an outcome; of a sequential batch only the first."""
     opened = [at for at, call in enumerate(batch.calls) if call.intent and call.settled is None]
-    return frozenset(opened[:1] if is_sequential(run, batch) else opened)
+    if not is_sequential(run, batch):
+        return frozenset(opened)
+    # Behind an unknown nothing more of a sequential batch was sent: what its torn close-out left open never left (P21, P29).
+    return frozenset() if batch.unknown else frozenset(opened[:1])
 
 
 def close_turn(run: Run, batch: Batch) -> tuple[Record, ...]:
@@ -87,6 +92,7 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
         output_misses=run.output_misses + (0 if batch.finished else bool(submits) and not submitted),
         truncations=run.truncations,
         done=submitted or all(settled is not None and settled.terminate for settled in every),
+        stop=run.step.stop if run.step else None,
     )
 
 

@@ -8,7 +8,7 @@ from semel.core.effects import CallModel, Effect
 from semel.core.keys import answer_entry_of
 from semel.core.records import Failure, Record, RunFinished, StepStarted
 from semel.core.state import Run, Session
-from semel.core.values import Frozen, Usage
+from semel.core.values import Frozen, Stop, Usage
 
 
 class TurnFacts(Frozen, frozen=True, kw_only=True):
@@ -19,13 +19,20 @@ class TurnFacts(Frozen, frozen=True, kw_only=True):
     output_misses: int
     truncations: int
     done: bool = False
+    stop: Stop | None = None
 
+
+DECLINED = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
+"""The provider or the model broke the answer off: none of its calls may run, and the run ends with that cause (A5)."""
 
 Next = tuple[tuple[Record, ...], tuple[Effect, ...]]
 
 
 def after_turn(state: Session, run: Run, facts: TurnFacts) -> Next:
     """The records and effects behind `turn_finished`."""
+    if facts.stop in DECLINED:
+        why = Failure(kind="model", code=str(facts.stop), message="the model or its provider declined to answer")
+        return (finish(run, "error", facts.usage, why),), ()
     if facts.done:
         return (finish(run, "completed", facts.usage),), ()
     stop = _limit_reached(run, facts)
@@ -62,6 +69,8 @@ def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:
         return _failure("limit", "max_steps", f"the run took {facts.step_id} steps, its limit")
     if facts.usage.total >= limits.tokens:
         return _failure("limit", "token_limit", f"the run used {facts.usage.total} tokens, its limit is {limits.tokens}")
+    if limits.cost is not None and cost is not None and cost.currency != limits.cost.currency:
+        return _failure("limit", "cost_currency", f"the run costs {cost.currency}, its limit is in {limits.cost.currency}")
     if limits.cost is not None and cost is not None and cost.micros >= limits.cost.micros:
         return _failure("limit", "cost_limit", f"the run cost {cost}, its limit is {limits.cost}")
     if run.running_ms >= limits.wall_ms:
