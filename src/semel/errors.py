@@ -6,6 +6,7 @@
     │   ├── KeyReuse           same key, different payload
     │   ├── VerdictConflict    the call was already resolved otherwise
     │   ├── OutcomePending     a person must look before this message
+    │   ├── RuntimeLeft        used behind its block
     │   └── UnsupportedPlatform
     ├── StoreError
     │   ├── SessionBusy        somebody else holds the lease
@@ -105,6 +106,12 @@ class OutcomePending(UsageError):
 
     code = "outcome_pending"
     exit = 3
+
+
+class RuntimeLeft(UsageError):
+    """A runtime was used behind its `async with` block."""
+
+    code = "runtime_left"
 
 
 class UnsupportedPlatform(UsageError):

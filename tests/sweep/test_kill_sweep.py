@@ -8,14 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.lives import KILLED, Lives, Uncut, check, kill_points, sweep
+from tests.sweep.lives import Lives, Uncut, kill_points, sweep, sweep_resume
 
 
 def test_p2_the_reference_run_is_what_the_sweep_counts_on(uncut: Uncut) -> None:
     print(f"reference run: {len(uncut.requests)} model calls, {uncut.records} records, {len(uncut.calls)} persistence calls")
     assert len(uncut.requests) == 3
-    assert uncut.records == 28
+    assert uncut.records == 29
     assert len(uncut.calls) >= 60
+
+
+@pytest.mark.timeout(120)
+def test_p1_p2_a_resume_killed_at_any_of_its_own_persistence_calls_is_resumed_again(
+    lives: Lives, uncut: Uncut, tmp_path: Path
+) -> None:
+    first = f"{len(uncut.calls) // 2}:exit"
+    ends = sweep_resume(lives, uncut, tmp_path, first)
+    print(f"kills within the resume behind {first}: {ends.total()}, {dict(ends)}")
+    assert ends == {"completed": 118, "interrupted": 8}
 
 
 @pytest.mark.timeout(170)
@@ -34,22 +44,11 @@ def test_p1_p2_p4_a_process_killed_at_any_persistence_call_repeats_nothing_and_l
 def test_p1_p2_a_recovery_killed_at_any_of_its_own_persistence_calls_recovers_again(
     lives: Lives, uncut: Uncut, tmp_path: Path
 ) -> None:
-    """Kill a life, kill the next one at each of its own calls, let the third go on: for every third point of the first life."""
+    """For every third point of the first life: kill the next one at each of its own calls, and let the third go on."""
     count = 0
     for first in kill_points(uncut.calls)[::3]:
-        at = 0
-        while True:
-            at += 1
-            place = tmp_path / f"{first.replace(':', '-')}-{at}"
-            place.mkdir()
-            lives.requests()
-            assert lives.live(place, first) == KILLED
-            second = lives.live(place, f"{at}:exit")
-            if second == KILLED:
-                assert lives.live(place) in (0, 3)
-            check(place, uncut, lives.requests())
-            count += 1
-            if second != KILLED:
-                break
+        root = tmp_path / first.replace(":", "-")
+        root.mkdir()
+        count += sweep_resume(lives, uncut, root, first).total()
     print(f"kills within a recovery: {count} pairs")
     assert count >= 1000

@@ -4,7 +4,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
-from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send
+from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
 from semel.core.fold_batch import calls_of
 from semel.core.keys import answer_entry_of, batch_id_of, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
@@ -26,7 +26,7 @@ from semel.core.records import (
 )
 from semel.core.settle import settle
 from semel.core.state import Batch, CallState, Run, Session, Step
-from semel.core.turn import DECLINED, TurnFacts, after_turn, finish
+from semel.core.turn import DECLINED, TurnFacts, after_turn, finish, time_limit
 from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
 from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must, need
 
@@ -44,6 +44,8 @@ def decide(state: Session, outcome: Outcome, *, doubt: frozenset[int], now_ms: i
             return _answered(state, run, step, outcome)
         case ExchangeFailed():
             return _exchange_failed(run, step, outcome, now_ms)
+        case TimeUp():
+            return Decision(records=(finish(run, "time_limit", run.usage, time_limit(run)),))
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
             return settle(state, run, batch, came_back=outcome.settled, in_flight=outcome.in_flight, doubt=doubt)

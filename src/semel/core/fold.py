@@ -5,6 +5,7 @@ complete or repaired turns only (P1): an answer without calls commits itself, on
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import TypeVar, assert_never
 
 from msgspec.structs import replace
@@ -163,17 +164,19 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
 
 
 def _without_opaque(transcript: Chain[Message]) -> Chain[Message]:
-    """The conversation as another model may see it: without the state that only its author understands."""
+    """The conversation as another model may see it: without the state that only its author understands.
+
+    Every message is made anew, so that a renderer that keeps the bytes of messages does not take it for the old conversation.
+    """
     if not any(isinstance(message, AssistantMessage) and message.opaque for message in transcript):
         return transcript
-    return Chain(
-        [
-            AssistantMessage(blocks=tuple(block for block in message.blocks if not isinstance(block, Opaque)))
-            if isinstance(message, AssistantMessage) and message.opaque
-            else message
-            for message in transcript
-        ]
-    )
+    return Chain([_portable(message) for message in transcript])
+
+
+def _portable(message: Message) -> Message:
+    if isinstance(message, AssistantMessage):
+        return AssistantMessage(blocks=tuple(block for block in message.blocks if not isinstance(block, Opaque)))
+    return copy(message)
 
 
 def _keep_entries(state: Session, logged: Logged, entries: tuple[Entry, ...]) -> Session:
@@ -297,6 +300,7 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
         unknown=tuple(call.call_key for call in state.unknown if call.run_id == run.run_id),
         continues=run.continues,
         context=run.context,
+        stop=step.stop if step else None,
     )
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 

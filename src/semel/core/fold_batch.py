@@ -206,7 +206,7 @@ def _finished(state: Session, logged: Logged, record: ToolBatchFinished) -> Sess
     submitted = next((call for call in batch.calls if call.planned.tool == SUBMIT_TOOL and accepted(call)), None)
     missed = submitted is None and any(call.planned.tool == SUBMIT_TOOL for call in batch.calls)
     output = step.answer.calls[submitted.planned.ordinal].arguments if submitted else run.output
-    if all(call.result is not None and call.result.terminate for call in batch.calls):
+    if run.config.output_schema is None and all(call.result is not None and call.result.terminate for call in batch.calls):
         output = results[-1].text
     run = replace(
         run,

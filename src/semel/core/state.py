@@ -146,6 +146,7 @@ class Ended(Frozen, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     continues: str | None = None
     context: JSON = None
+    stop: Stop | None = None
 
 
 class KeyUse(Frozen, frozen=True, kw_only=True):

@@ -74,8 +74,13 @@ def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:
     if limits.cost is not None and cost is not None and cost.micros >= limits.cost.micros:
         return _failure("limit", "cost_limit", f"the run cost {cost}, its limit is {limits.cost}")
     if run.running_ms >= limits.wall_ms:
-        return _failure("limit", "time_limit", f"the run took {run.running_ms} ms, its limit is {limits.wall_ms} ms")
+        return time_limit(run)
     return None
+
+
+def time_limit(run: Run) -> Failure:
+    """The run's time is up. Time in which no process carried the run does not count."""
+    return _failure("limit", "time_limit", f"the run took {run.running_ms} ms, its limit is {run.limits.wall_ms} ms")
 
 
 def _failure(kind: str, code: str, message: str) -> Failure:

@@ -19,7 +19,7 @@ from semel.ports.model import Request
 from semel.ports.world import Clock
 
 PLACEHOLDER = "<the next message>"
-_KEY = "preview"
+_KEY = "the next message\x00"  # no key that a caller may use
 
 
 @dataclass(frozen=True, kw_only=True)
