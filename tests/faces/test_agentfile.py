@@ -99,7 +99,7 @@ MISTAKES = [
     (HEAD + "limits = 3", "limits: Expected `object`, got `int`"),
     (HEAD + "limits = { step = 3 }", "limits.step is no key; did you mean steps? allowed are steps, tokens, cost,"),
     (HEAD + 'limits = { steps = "3" }', "limits.steps: Expected `int`, got `str`"),
-    (HEAD + "limits = { steps = 0 }", "limits: the limit steps must be above zero, not 0"),
+    (HEAD + "limits = { steps = 0 }", "limits: the limit steps must be a whole number of at least 1, not 0"),
     (HEAD + "limits = { cost = 1 }", "limits.cost: Expected `str | null`, got `int`"),
     (HEAD + 'limits = { cost = "1 dollar" }', "limits: '1 dollar' is not a cost limit; write it like \"1.00 USD\""),
     (HEAD + "model_options = { max_tokens = 3 }", "model_options.max_tokens is no key; did you mean max_output_tokens?"),

@@ -5,7 +5,6 @@ complete or repaired turns only (P1): an answer without calls commits itself, on
 """
 
 from collections.abc import Iterable
-from copy import copy
 from typing import TypeVar, assert_never
 
 from msgspec.structs import replace
@@ -176,7 +175,7 @@ def _without_opaque(transcript: Chain[Message]) -> Chain[Message]:
 def _portable(message: Message) -> Message:
     if isinstance(message, AssistantMessage):
         return AssistantMessage(blocks=tuple(block for block in message.blocks if not isinstance(block, Opaque)))
-    return copy(message)
+    return replace(message)
 
 
 def _keep_entries(state: Session, logged: Logged, entries: tuple[Entry, ...]) -> Session:

@@ -110,7 +110,9 @@ class RunHandle(Generic[OutputT]):
         """
         seen = self.before if after < 0 else after
         subscription = self._actor.feed.subscribe(self._subscription)
-        for event in self._from_log(seen):
+        for event in self._from_log(seen) if seen < self.before else []:
+            if event["seq"] > self.before:
+                break  # from here on the subscription has them, in order with what is live
             seen = event["seq"]
             yield event
             if self._ends(event):
