@@ -9,7 +9,7 @@ match await run.result(): ...
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -21,6 +21,7 @@ from semel.core.effects import Resolve, Send
 from semel.core.guards import check_tools
 from semel.core.records import AgentRef, Verdict
 from semel.core.state import Session
+from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
 from semel.engine.kit import Kit
@@ -30,7 +31,7 @@ from semel.errors import BadAgent, OutcomePending, RuntimeLeft, SemelError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
 from semel.faces.results import Result
 from semel.faces.run import RunHandle, stopped
-from semel.faces.views import InboxItem, find_call, inbox_of, view_of
+from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
@@ -179,6 +180,20 @@ class Runtime:
 
         handle = await self._behind_open_run(session, begin, agent.output, key=key)
         return need(handle, "a send has a run")
+
+    def status(self, session: str) -> Status | None:
+        """See `SessionHandle.state`."""
+        store = self._ground.store
+        if not store.exists(session):
+            return None
+        view = view_of(store, session)
+        return status_of(view.state, view.frames[-1].digest)
+
+    def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
+        """See `SessionHandle.events`."""
+        store = self._ground.store
+        frames = store.read(session, after).frames if store.exists(session) else ()
+        return (frame_event(frame) for frame in frames if frame.seq > max(0, after))
 
     def _is_known(self, session: str, key: str) -> bool:
         store = self._ground.store
@@ -335,6 +350,14 @@ class SessionHandle(Generic[OutputT]):
     async def resume(self) -> RunHandle[Any] | None:
         """Carry on the open run, if there is one."""
         return await self._runtime.resume(self.id)
+
+    def state(self) -> Status | None:
+        """What the session is doing, by reading its log; None before its first run."""
+        return self._runtime.status(self.id)
+
+    def events(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
+        """What the log holds with seq > `after`, in order, up to now; `RunHandle.events` goes on while a run works."""
+        return self._runtime.events(self.id, after)
 
 
 def run_sync(
