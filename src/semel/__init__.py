@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.adapters.tools.function import tool
     from semel.core.values import Usage
-    from semel.errors import SemelError, ToolFailed
+    from semel.errors import CallNotSent, OutcomeUnknown, SemelError, ToolFailed
     from semel.faces.agent import Agent, Limits
     from semel.faces.api import Runtime, run_sync
     from semel.faces.results import Cancelled, Completed, Failed, Interrupted
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "semel.faces.agent",
     "Call": "semel.ports.tool",
+    "CallNotSent": "semel.errors",
     "Cancelled": "semel.faces.results",
     "Completed": "semel.faces.results",
     "Done": "semel.ports.tool",
@@ -25,6 +26,7 @@ _HOMES = {
     "Interrupted": "semel.faces.results",
     "Limits": "semel.faces.agent",
     "Never": "semel.ports.tool",
+    "OutcomeUnknown": "semel.errors",
     "Runtime": "semel.faces.api",
     "SemelError": "semel.errors",
     "StillUnknown": "semel.ports.tool",
@@ -37,6 +39,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "Call",
+    "CallNotSent",
     "Cancelled",
     "Completed",
     "Done",
@@ -45,6 +48,7 @@ __all__ = [
     "Interrupted",
     "Limits",
     "Never",
+    "OutcomeUnknown",
     "Runtime",
     "SemelError",
     "StillUnknown",

@@ -11,6 +11,7 @@
     │   ├── ApprovalClosed     the approval was answered otherwise
     │   ├── VerdictConflict    the call was already resolved otherwise
     │   ├── OutcomePending     a person must look before this message
+    │   ├── RuntimeLeft        used behind its block
     │   └── UnsupportedPlatform
     ├── StoreError
     │   ├── SessionBusy        somebody else holds the lease
@@ -140,6 +141,12 @@ class OutcomePending(UsageError):
 
     code = "outcome_pending"
     exit = 3
+
+
+class RuntimeLeft(UsageError):
+    """A runtime was used behind its `async with` block."""
+
+    code = "runtime_left"
 
 
 class UnsupportedPlatform(UsageError):

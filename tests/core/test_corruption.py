@@ -241,7 +241,12 @@ CASES: dict[str, Case] = {
         same,
     ),
     "a turn without its batch": Case("inconsistent_step", "parallel", without(ToolBatchFinished), up_to(ToolResult, nth=2)),
-    "a batch finished too early": Case("inconsistent_step", "parallel", without(ToolResult), up_to(ToolResult)),
+    "a batch finished too early": Case("inconsistent_step", "parallel", without(ToolResult, nth=2), up_to(ToolResult, nth=2)),
+    "a result before its turn": Case("tool_call_mismatch", "parallel", without(ToolResult), up_to(ToolResult)),
+    "a completed end over an unknown call": Case(
+        "inconsistent_step", "held_beside_an_unknown", but(RunFinished, reason="completed"), same
+    ),
+    "a step behind the natural end": Case("inconsistent_step", "follow_up", but(StepStarted, nth=2, drained=()), same),
     "a step that drains what does not wait": Case("inconsistent_step", "steer", without(Steered), same),
     "a step in a run that is to end": Case(
         "inconsistent_step",
@@ -388,7 +393,7 @@ def test_each_of_the_fourteen_reasons_has_at_least_two_logs() -> None:
         counts[Reason(case.reason)] += 1
     assert len(counts) == 14
     assert min(counts.values()) >= 2, counts
-    assert len(CASES) == 65
+    assert len(CASES) == 68
     print(", ".join(f"{reason} {count}" for reason, count in counts.items()))
 
 

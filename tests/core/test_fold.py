@@ -79,8 +79,13 @@ def twice(kind: type) -> Change:
     return at(kind, lambda record: [record, record])
 
 
-def without(kind: type) -> Change:
-    return at(kind, lambda _record: [])
+def without(kind: type, *, last: bool = False) -> Change:
+    def apply(records: list[Record]) -> list[Record]:
+        places = [i for i, record in enumerate(records) if isinstance(record, kind)]
+        place = places[-1 if last else 0]
+        return [*records[:place], *records[place + 1 :]]
+
+    return apply
 
 
 ILLEGAL: dict[str, tuple[str, Change]] = {
@@ -100,7 +105,18 @@ ILLEGAL: dict[str, tuple[str, Change]] = {
         at(ModelStepFinished, lambda r: [replace(r, assistant_message=replace(r.assistant_message, entry_id="other"))]),
     ),
     "a turn without its batch": ("inconsistent_step", at(ToolBatchStarted, lambda r: [TurnFinished(run_id=r.run_id, step_id=1)])),
-    "a batch finished too early": ("inconsistent_step", without(ToolResult)),
+    "a batch finished too early": ("inconsistent_step", without(ToolResult, last=True)),
+    "a result before its turn": ("tool_call_mismatch", without(ToolResult)),
+    "a key that starts two runs": (
+        "provisioned_entry_mismatch",
+        lambda records: [*records, replace(records[0], run_id="other", entries=())],  # type: ignore[type-var]  # run_started
+    ),
+    "a completed end over an unknown call": (
+        "inconsistent_step",
+        lambda _records: [
+            replace(r, reason="completed") if isinstance(r, RunFinished) else r for r in records_of(SCRIPTS["unknown live"])
+        ],
+    ),
     "a plan of other calls": (
         "tool_call_mismatch",
         at(ToolBatchStarted, lambda r: [replace(r, planned_calls=r.planned_calls[:1])]),

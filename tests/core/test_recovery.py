@@ -2,8 +2,8 @@
 
 import pytest
 
-from semel.core.records import RunFinished, ToolNoDispatch
-from semel.core.values import Effect
+from semel.core.records import RunFinished, ToolNoDispatch, ToolResult
+from semel.core.values import Effect, Stop
 from tests.core.machine import Script, World, call, crash_points, good, lives, say, tool, unknown, whole_run
 
 READ = tool("read", Effect.READ)
@@ -89,3 +89,40 @@ def test_a_torn_intent_was_never_dispatched_and_the_call_behind_it_is() -> None:
     kinds = [type(record).__name__ for write in world.writes for record in write]
     assert kinds.count("ToolNoDispatch") == 1
     assert list(world.tool_of.values()) == ["pay"]
+
+
+def test_p2_a_once_call_behind_a_read_that_was_given_up_is_sent_once_however_often_its_recovery_dies() -> None:
+    script = Script(answers=[call("look", "pay"), say("done")], tools=[tool("look", Effect.READ, sequential=True), tool("pay")])
+    world = lives(script, [(2, 0), *[(1, 0)] * 6])
+    pays = sum(times for key, times in world.dispatched.items() if world.tool_of[key] == "pay")
+    assert pays == 1
+
+
+@pytest.mark.parametrize("points", [[(2, 1)], [(2, 0), (0, 2)]])
+def test_p21_a_torn_close_out_of_a_sequential_batch_says_what_the_whole_one_says(points: list[tuple[int, int | None]]) -> None:
+    live = len(points) == 1
+    script = Script(
+        answers=[call("deploy", "deploy"), say("never")],
+        tools=[tool("deploy", sequential=True)],
+        replies={"deploy": unknown()} if live else {},
+    )
+    world = lives(script, points)
+    outcomes = [str(logged.record.outcome) for logged in world.logged() if isinstance(logged.record, ToolResult)]
+    assert outcomes == ["unknown", "interrupted"]
+    assert sum(world.dispatched.values()) == 1
+
+
+@pytest.mark.parametrize("stop", [Stop.REFUSAL, Stop.CONTENT_FILTER])
+@pytest.mark.parametrize("kept", range(5))
+def test_an_answer_that_was_declined_fails_its_run_wherever_it_is_cut(stop: Stop, kept: int) -> None:
+    world = lives(Script(answers=[say("no")], stops={0: stop}), [(1, kept)])
+    state = world.state()
+    assert state.newest is not None
+    assert state.ended[state.newest].reason == "error"
+
+
+def test_calls_of_an_answer_that_a_content_filter_cut_are_not_dispatched_and_the_run_fails() -> None:
+    world = whole_run(Script(answers=[call("pay"), say("done")], tools=[ONCE], stops={0: Stop.CONTENT_FILTER}))
+    assert not world.dispatched
+    finished = [logged.record for logged in world.logged() if isinstance(logged.record, RunFinished)]
+    assert [record.reason for record in finished] == ["error"]

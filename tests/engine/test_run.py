@@ -52,3 +52,17 @@ async def test_a_once_call_that_is_lost_stops_the_run_for_a_person_and_a_verdict
         assert (await again.result()).output == "done"
         assert runtime.inbox() == []
     assert len(pay.keys) == 1
+
+
+async def test_a_session_tells_its_state_and_its_records_by_reading(tmp_path: Path) -> None:
+    agent = Agent("a", model=script_file(tmp_path / "m.json", {"text": "hello"}))
+    async with Runtime(agents=[agent], ground=ground()) as runtime:
+        session = runtime.session("s", agent=agent)
+        assert session.state() is None
+        assert list(session.events()) == []
+        run = await session.send("hi")
+        await run.result()
+        status = session.state()
+        assert status is not None
+        assert (status.state, status.run_id, status.exit) == ("completed", run.run_id, 0)
+        assert [event["seq"] for event in session.events(after=2)] == list(range(3, status.head_seq + 1))

@@ -6,12 +6,16 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from semel.adapters.models.script import parse_script
+from semel.adapters.models.script_chat import ChatScript, Head, Silence, Step
 from semel.core.values import JSON
 
 SRC = Path(__file__).parents[2] / "src"
@@ -34,6 +38,7 @@ effect = "{effect}"
 """
 # The bank writes the payment, says that it has, and waits for the till, where a test has put the two pipes for that.
 PAY_SH = """\
+echo $$ > teller
 echo "$1 $2" >> ledger.txt
 if [ -p paid ]; then echo paid > paid; read _ < till; fi
 echo "paid $1 cents"
@@ -137,7 +142,13 @@ class Shop:
         """End it by SIGKILL; later payments do not wait."""
         process.send_signal(signal.SIGKILL)
         process.communicate()
+        self.end_tool()
+
+    def end_tool(self) -> None:
+        """End what a dead process left of the tool, whether its log tells of it or not."""
         (self.place / "paid").unlink()
+        with suppress(ProcessLookupError):
+            os.kill(int((self.place / "teller").read_text()), signal.SIGKILL)
 
     def interrupted(self, session: str = "s") -> str:
         """Make a session whose payment is unknown; returns the key of the call."""
@@ -152,6 +163,20 @@ def open_shop(place: Path, *answers: JSON, model: str = "scripted:script.json", 
     (place / "pay.sh").write_text(PAY_SH)
     (place / "script.json").write_text(json.dumps({"answers": answers or ANSWERS}))
     return Shop(place)
+
+
+class Quiet:
+    """A model that never answers its first request, and then gives the answers of a script; `asked` is set by the first."""
+
+    def __init__(self, *answers: JSON) -> None:
+        self.asked = threading.Event()
+        self._script = ChatScript(parse_script(json.dumps({"answers": answers}), "of a test"))
+
+    def __call__(self, body: bytes) -> Iterable[Step]:
+        if self.asked.is_set():
+            return self._script.reply(body)
+        self.asked.set()
+        return (Head(status=200, headers={"content-type": "text/event-stream"}), Silence())
 
 
 def tree(place: Path) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """`run`, `send`, `resume` where nothing goes wrong: real processes, a scripted model, and the same over real HTTP."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from semel.core.values import JSON
 from semel.testing.model_server import serve_in_thread
 from tests.faces.support import ANSWERS, Shop, open_shop, tree
 
@@ -137,3 +140,57 @@ def test_the_whole_way_over_real_http(tmp_path: Path) -> None:
         bodies = [request.body for request in server.requests]
     assert (done.exit, done.json["output"], len(bodies)) == (0, "It is paid.", 2)
     assert json.loads(shown.out)["messages"][: len(json.loads(bodies[1])["messages"])] == json.loads(bodies[1])["messages"]
+
+
+def test_what_a_python_tool_prints_is_talk(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, {"calls": [{"name": "loud", "args": {}}]}, {"text": "done"})
+    (shop.place / "loud_tools.py").write_text("def loud() -> str:\n    print('noise')\n    return 'ok'\n")
+    (shop.place / "agent.toml").write_text((shop.place / "agent.toml").read_text() + '[tools.loud]\npython = "loud_tools:loud"\n')
+    done = shop.semel("run", "Hi")
+    assert (done.exit, done.out, done.err) == (0, "done\n", "noise\n")
+
+
+def test_closed_streams_change_nothing(shop: Shop) -> None:
+    command = f"{sys.executable} -m semel run 'Pay 17' --session s <&- >&- 2>&-"
+    done = subprocess.run(command, shell=True, cwd=shop.place, env=shop.environment({}), check=False)
+    assert done.returncode == 0
+    assert shop.status("s")["state"] == "completed"
+    assert shop.semel("verify", "s").exit == 0
+
+
+FAULTS = [
+    ("a 429 is asked again", {"kind": "status", "status": 429}, 0, 2, "completed"),
+    ("a 500 is asked again", {"kind": "status", "status": 500}, 0, 2, "completed"),
+    ("a 400 is final", {"kind": "status", "status": 400}, 1, 1, "failed"),
+    ("a cut answer is asked again", {"kind": "cut", "at": 300}, 0, 2, "completed"),
+    ("an answer that is always cut fails", {"kind": "cut", "at": 300, "times": None}, 1, 2, "failed"),
+]
+
+
+@pytest.mark.parametrize(("fault", "code", "asked", "state"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS])
+def test_what_a_model_server_does_decides_exit_and_status(tmp_path: Path, fault: JSON, code: int, asked: int, state: str) -> None:
+    with serve_in_thread({"answers": [{"text": "It is paid, and that is that.", "fault": fault}]}) as server:
+        shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
+        (tmp_path / "agent.toml").write_text(
+            (tmp_path / "agent.toml").read_text().replace("model_retries = 0", "model_retries = 1")
+        )
+        done = shop.semel("run", "Hi", "--session", "s", "--json")
+        assert len(server.requests) == asked
+    assert (done.exit, done.json["state"]) == (code, state)
+    assert (done.json["error"] is None) == (code == 0)
+    assert len(done.err.splitlines()) == (1 if code else 0)
+
+
+def test_a_stream_that_was_cut_is_told_and_shown_whole_again(tmp_path: Path) -> None:
+    text = "It is paid, and that is all there is to say."
+    with serve_in_thread({"answers": [{"text": text, "chunk": 4, "fault": {"kind": "cut"}}]}) as server:
+        shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
+        (tmp_path / "agent.toml").write_text(
+            (tmp_path / "agent.toml").read_text().replace("model_retries = 0", "model_retries = 1")
+        )
+        done = shop.semel("run", "Hi", "--stream")
+    first, second = done.out.splitlines()
+    assert second == text
+    assert text.startswith(first)
+    assert 0 < len(first) < len(text)
+    assert done.err == "semel: the answer was cut; the model is asked again\n"

@@ -7,6 +7,7 @@ import node_peers
 import pytest
 from models_support import HandClock, ask, outcome
 
+from semel import Agent, Completed, Runtime, tool
 from semel.adapters.models.catalog import build_model
 from semel.core.values import AssistantMessage, Stop, Text, ToolCall, ToolMessage
 from semel.ports.model import FailureClass
@@ -52,6 +53,30 @@ async def test_a_turn_with_two_parallel_tool_calls_over_a_real_peers_chat_endpoi
     async with httpx2.AsyncClient(trust_env=False) as client:
         journal = (await client.get(f"{peer}/__aimock/journal")).json()
     assert len(journal) == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(240)
+async def test_a_whole_run_with_two_parallel_tool_calls_against_the_real_peer(peer, tmp_path):
+    asked: list[str] = []
+
+    @tool(effect="read")
+    async def get_weather(city: str) -> str:
+        """Look up the weather."""
+        asked.append(city)
+        return {"Paris": "18C", "Zürich": "12C"}[city]
+
+    agent = Agent("weather", model=f"openai_chat:m@{peer}/v1", instructions="You look up the weather.", tools=[get_weather])
+    async with Runtime(tmp_path, agents=[agent]) as runtime:
+        run = await runtime.session("s", agent=agent).send("Weather in two cities?")
+        pieces = [piece async for piece in run.text()]
+        result = await run.result()
+    assert isinstance(result, Completed)
+    assert result.output == "18C in Paris, 12C in Zürich 🌧."
+    assert sorted(asked) == ["Paris", "Zürich"]
+    assert "".join(pieces) == "I look both up. 18C in Paris, 12C in Zürich 🌧."
+    assert result.usage.input
+    assert result.usage.output
 
 
 def test_a_machine_without_the_peer_says_so_in_the_summary(pytester_run):

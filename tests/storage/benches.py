@@ -10,7 +10,7 @@ from semel.adapters.file.root import Root
 from semel.adapters.file.store import FileStore
 from semel.adapters.memory.store import Medium, MemoryFloor, MemoryStore
 from semel.adapters.system import SystemClock
-from semel.core.frame import Point  # noqa: F401
+from semel.core.frame import Point  # noqa: F401  re-exported for the tests
 from semel.ports.log import SessionStore
 from semel.testing.conformance import KNOWN
 from semel.testing.faults import Fault, FaultyDisk
@@ -107,4 +107,4 @@ class FileFloorBench:
 
 
 def fault(**fields: object) -> Fault:
-    return Fault(**fields)  # type: ignore[arg-type]
+    return Fault(**fields)  # type: ignore[arg-type]  # free words

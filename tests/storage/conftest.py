@@ -46,3 +46,16 @@ def plant(root: Path, data: bytes, session: str = "box") -> Path:
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+async def refused_unchanged(
+    make_store: MakeStore, root: Path, error: type[Exception], known: frozenset[str] | None = None
+) -> None:
+    options = {} if known is None else {"known": known}
+    before = contents(root)
+    for _ in range(2):
+        with pytest.raises(error):
+            await make_store(**options).open("box")
+        with pytest.raises(error):
+            make_store(**options).read("box")
+    assert {"sessions/box/lease": b""} | before == contents(root)  # the lease file may be new; the lock needs it

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from semel.adapters.file.disk import Disk
-from semel.core.frame import encode_frames, proven_behind, scan
-from semel.errors import AppendRefused, ForeignWrite, InvariantBroken, LogDamaged, NewerWriter, UnknownSession, UnsafeStore
+from semel.core.frame import scan
+from semel.errors import AppendRefused, ForeignWrite, InvariantBroken, LogDamaged, NewerWriter, UnknownSession
 from semel.testing.faults import FaultyDisk
-from storage.conftest import MakeStore, contents, plant
-from storage.logs import START_MS, Log, build, lineage_payload, payload, reference_log
+from storage.conftest import MakeStore, contents, plant, refused_unchanged
+from storage.logs import lineage_payload, payload, reference_log
 from storage.test_frame import frame_line
 
 LOG = reference_log()
@@ -122,7 +122,7 @@ async def test_a_log_cut_within_its_first_lines_starts_anew_or_goes_on(length: i
 async def test_damage_names_file_offset_and_reason_and_changes_nothing(make_store: MakeStore, root: Path) -> None:
     at = LOG.frames[10].offset
     path = plant(root, LOG.data[: at + 3] + b"~" + LOG.data[at + 4 :])
-    await _refused_unchanged(make_store, root, LogDamaged)
+    await refused_unchanged(make_store, root, LogDamaged)
     with pytest.raises(LogDamaged) as caught:
         await make_store().open("box")
     assert (caught.value.path, caught.value.offset, caught.value.seq) == (str(path), at, 10)
@@ -132,30 +132,17 @@ async def test_damage_names_file_offset_and_reason_and_changes_nothing(make_stor
     assert "\n" not in str(caught.value)
 
 
-async def _refused_unchanged(
-    make_store: MakeStore, root: Path, error: type[Exception], known: frozenset[str] | None = None
-) -> None:
-    options = {} if known is None else {"known": known}
-    before = contents(root)
-    for _ in range(2):
-        with pytest.raises(error):
-            await make_store(**options).open("box")
-        with pytest.raises(error):
-            make_store(**options).read("box")
-    assert {"sessions/box/lease": b""} | before == contents(root)  # the lease file may be new; the lock needs it
-
-
 @pytest.mark.anyio
 async def test_a_newer_log_is_refused_before_anything_is_changed(make_store: MakeStore, root: Path) -> None:
     line = frame_line("4 27 1767225600000 12 23 0", b'{"type":"new"}', LOG.frames[-1].digest)
     plant(root, LOG.data + line)
-    await _refused_unchanged(make_store, root, NewerWriter)
+    await refused_unchanged(make_store, root, NewerWriter)
 
 
 @pytest.mark.anyio
 async def test_a_feature_that_this_build_lacks_is_named_before_a_torn_tail_is_cut(make_store: MakeStore, root: Path) -> None:
     plant(root, LOG.data[:-4])
-    await _refused_unchanged(make_store, root, NewerWriter, known=frozenset({"early-return/v1"}))
+    await refused_unchanged(make_store, root, NewerWriter, known=frozenset({"early-return/v1"}))
     with pytest.raises(NewerWriter, match="terminate/v1") as caught:
         await make_store(known=frozenset({"early-return/v1"})).open("box")
     assert caught.value.features == ("terminate/v1",)
@@ -165,11 +152,11 @@ async def test_a_feature_that_this_build_lacks_is_named_before_a_torn_tail_is_cu
 async def test_a_log_shorter_than_its_status_says_is_refused(make_store: MakeStore, root: Path, place: Path) -> None:
     plant(root, LOG.data[: LOG.frames[-1].offset])
     (place / "status.json").write_bytes(b'{"schema":1,"head_seq":26}')
-    await _refused_unchanged(make_store, root, LogDamaged)
+    await refused_unchanged(make_store, root, LogDamaged)
     (place / "wal.log").unlink()
-    await _refused_unchanged(make_store, root, LogDamaged)
+    await refused_unchanged(make_store, root, LogDamaged)
     (place / "wal.log").write_bytes(b"")
-    await _refused_unchanged(make_store, root, LogDamaged)
+    await refused_unchanged(make_store, root, LogDamaged)
     (place / "wal.log").write_bytes(LOG.data)
     await (await make_store().open("box")).close()
 
@@ -338,158 +325,3 @@ async def test_appends_that_wait_for_each_other_keep_their_order(make_store: Mak
     batches = await asyncio.gather(*(writer.append([payload(20), payload(30)]) for _ in range(20)))
     assert [frame.seq for batch in batches for frame in batch] == list(range(2, 42))
     await writer.close()
-
-
-# B34: nine ways in which logs of other programs were found damaged, applied to ours.
-
-NOTES = build([([lineage_payload(), payload(40)], 1, True)] + [([payload(40)], 1, True) for _ in range(7)])  # records 1 to 8
-NINTH = encode_frames([payload(200)], scan(NOTES.data).point, at_ms=START_MS, fence=1, synced=8).data
-AT_5 = NOTES.frames[5].offset
-LINE_4 = NOTES.data[NOTES.frames[4].offset : AT_5]
-
-
-def _records(log: Log, *seqs: int) -> list[bytes]:
-    return [log.frames[seq].payload for seq in seqs]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("name", "data", "kept"),
-    [
-        ("torn-tail", NOTES.data + NINTH[:150], 8),
-        ("nul-tail", NOTES.data + bytes(5000), 8),
-        ("no-final-newline", NOTES.data[:-1], 7),
-        ("zero-length", b"", 0),
-        ("torn, and the next writer appends", NOTES.data[: AT_5 + 120], 4),
-    ],
-)
-async def test_b34_a_tail_that_was_never_acknowledged_is_cut_and_kept_aside(
-    name: str, data: bytes, kept: int, make_store: MakeStore, root: Path, place: Path
-) -> None:
-    path = plant(root, data)
-    writer = await make_store().open("box")
-    assert [frame.payload for frame in writer.frames[1:]] == _records(NOTES, *range(1, kept + 1))
-    aside = list(place.glob("wal.torn-*"))
-    assert b"".join(file.read_bytes() for file in aside) == data[len(path.read_bytes()) :]
-    await writer.append([payload(70)] if writer.frames else [lineage_payload(), payload(70)])
-    await writer.close()
-    found = scan(path.read_bytes())
-    assert found.point.seq == kept + 2
-    assert len(found.frames) == kept + 2  # the new record does not stick to the old one
-
-
-AT_4 = AT_5 - len(LINE_4)
-TO_5, FROM_5 = NOTES.data[:AT_5], NOTES.data[AT_5:]
-DAMAGED = {
-    "torn-then-appended": (TO_5 + FROM_5[:120] + FROM_5, AT_5, "end where its header", [5, 5, 6, 7, 8]),
-    "nul-block-mid": (TO_5 + bytes(-AT_5 % 512 + 512) + FROM_5, AT_5, "was durable", [5, 6, 7, 8]),
-    "nul-block-mid, off the grid": (TO_5 + bytes(300) + FROM_5, AT_5, "not whole unwritten sectors", [5, 6, 7, 8]),
-    "raw-newline-inside": (TO_5[:-20] + b"\n" + TO_5[-19:] + FROM_5, AT_4, "end where its header", [4, 5, 6, 7, 8]),
-    "bad-middle": (NOTES.data[:AT_4] + b"{not a frame}\n" + FROM_5, AT_4, "check", [5, 6, 7, 8]),
-    "dup-seq": (TO_5 + LINE_4 + FROM_5, AT_5, "two programs", [4, 5, 6, 7, 8]),
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", DAMAGED)
-async def test_b34_damage_among_acknowledged_records_is_loud_and_what_follows_can_be_listed(
-    name: str, make_store: MakeStore, root: Path
-) -> None:
-    data, offset, why, readable = DAMAGED[name]
-    plant(root, data)
-    await _refused_unchanged(make_store, root, LogDamaged)
-    with pytest.raises(LogDamaged) as caught:
-        await make_store().open("box")
-    assert caught.value.offset == offset
-    assert why in caught.value.reason
-    assert [header.seq for header in proven_behind(make_store().raw("box"), offset)] == readable
-
-
-# A2, A3: what somebody may have planted.
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["symbolic link", "dangling link", "hard link", "fifo", "directory"])
-@pytest.mark.parametrize(
-    "name",
-    ["sessions/box/wal.log", "sessions/box/lease", "sessions/box/status.json", "wal-feature-floor", "wal-feature-floor.lock"],
-)
-async def test_a2_what_is_planted_in_place_of_a_file_is_refused_and_untouched(
-    name: str, kind: str, make_store: MakeStore, root: Path, tmp_path: Path
-) -> None:
-    plant(root, LOG.data)
-    target = root / name
-    target.unlink(missing_ok=True)
-    outside = tmp_path / "outside"
-    outside.write_bytes(LOG.data)
-    if kind == "hard link":
-        os.link(outside, target)
-    elif kind == "fifo":
-        os.mkfifo(target)
-    elif kind == "directory":
-        target.mkdir()
-    else:
-        target.symlink_to(outside if kind == "symbolic link" else tmp_path / "nowhere")
-    with pytest.raises(UnsafeStore, match=str(target)):
-        await make_store().open("box")
-    assert outside.read_bytes() == LOG.data
-    assert not (tmp_path / "nowhere").exists()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("level", ["sessions/box", "sessions"])
-async def test_a2_a_link_in_place_of_a_directory_is_refused(
-    level: str, make_store: MakeStore, root: Path, tmp_path: Path
-) -> None:
-    plant(root, LOG.data)
-    (root / level).rename(tmp_path / "elsewhere")
-    (root / level).symlink_to(tmp_path / "elsewhere")
-    for act in (make_store().read, make_store().owner, make_store().read_status):
-        with pytest.raises(UnsafeStore, match="is a link or no directory"):
-            act("box")
-    with pytest.raises(UnsafeStore):
-        await make_store().open("box")
-
-
-@pytest.mark.anyio
-async def test_a2_a_file_planted_under_the_name_for_torn_bytes_is_neither_followed_nor_overwritten(
-    make_store: MakeStore, root: Path, place: Path, tmp_path: Path
-) -> None:
-    plant(root, LOG.data[:-3])
-    offset = LOG.frames[-1].offset
-    (place / f"wal.torn-{offset}").symlink_to(tmp_path / "outside")
-    await (await make_store().open("box")).close()
-    assert not (tmp_path / "outside").exists()
-    assert (place / f"wal.torn-{offset}-1").read_bytes() == LOG.data[offset:-3]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", ["", "sessions", "sessions/box", "sessions/box/wal.log", "sessions/box/lease"])
-async def test_a3_what_everybody_may_write_or_somebody_else_owns_is_refused(name: str, make_store: MakeStore, root: Path) -> None:
-    plant(root, LOG.data)
-    await (await make_store().open("box")).close()
-    target = root / name if name else root
-    mode = target.stat().st_mode
-    target.chmod(mode | 0o002)
-    with pytest.raises(UnsafeStore, match="may be written by everybody"):
-        await make_store().open("box")
-    target.chmod(mode)
-
-    class Other(Disk):
-        def user(self) -> int:
-            return 4711
-
-    with pytest.raises(UnsafeStore, match="belongs to user"):
-        await make_store(Other()).open("box")
-
-
-@pytest.mark.anyio
-async def test_everything_that_is_made_is_private(make_store: MakeStore, root: Path) -> None:
-    store = make_store()
-    writer = await store.open("box")
-    await writer.append([lineage_payload(), payload(10, requires=("a/v1",))])
-    writer.publish_status(b"{}")
-    await writer.close()
-    modes = {str(path.relative_to(root.parent)): path.stat().st_mode & 0o777 for path in [root, *root.rglob("*")]}
-    assert set(modes.values()) == {0o600, 0o700}
-    assert len(modes) == 8

@@ -7,8 +7,10 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from semel.core.frame import Point, TailKind, encode_frames, scan
+from semel.core.frame import Point, TailKind, encode_frames, proven_behind, scan
 from semel.ports.log import Payload
 from storage.logs import START_MS, Log, build, lineage_payload, payload, reference_log
 from storage.sweeps import bit_flips, bursts, power_loss_images, prefixes, tally, verdict
@@ -300,3 +302,26 @@ def test_a_record_without_its_newline_is_torn_only_if_its_digest_is_right() -> N
     first = encode_frames([lineage_payload()], Point(), at_ms=1, fence=1, synced=0).data
     assert scan(first[:-1]).tail.kind is TailKind.TORN
     assert scan(b"1").tail.kind is TailKind.DAMAGED  # a log begins with its lineage line
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5988),
+            st.integers(0, 700),
+            st.sampled_from([b"", b"\n", b"\0" * 512, b"\0", b" ", b"1 27 ", b"9" * 25, b"\xff", b"2 0 1 1 0 0 1 - 00000000 "]),
+        ),
+        max_size=4,
+    ),
+    st.integers(0, 40),
+)
+def test_no_bytes_make_a_scan_raise_or_accept_what_was_never_written(cuts: list[tuple[int, int, bytes]], anchor: int) -> None:
+    data = LOG.data
+    for start, length, filler in cuts:
+        data = data[:start] + filler + data[start + length :]
+    found = scan(data, anchor)
+    assert found.frames == LOG.frames[: len(found.frames)]
+    assert found.tail.offset == LOG.boundaries[len(found.frames)]
+    assert (found.tail.kind is TailKind.CLEAN) == (found.tail.reason == "")
+    assert {header.seq for header in proven_behind(data, found.tail.offset)} <= set(range(27))

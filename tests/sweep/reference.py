@@ -15,6 +15,7 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
 from semel.testing.faults import KillingDisk
+from semel.wiring import command_tool
 
 SCRIPT = {
     "answers": [
@@ -23,6 +24,7 @@ SCRIPT = {
         {"text": "All done."},
     ]
 }
+STORE = """echo '{"tool": "store", "key": "'$1'"}' >> actions.jsonl; echo "store $2 done"\n"""
 SESSION = "reference"
 ACTIONS, ACKNOWLEDGED, PERSISTED = "actions.jsonl", "acknowledged.jsonl", "persisted.jsonl"
 
@@ -36,7 +38,7 @@ def witness(path: Path, fact: object) -> None:
 
 
 def agent_of(place: Path, url: str, charge_is_back: asyncio.Event) -> Agent[str]:
-    """One read, one idempotent and two once tools, which act before they answer. `look` comes back behind `charge`."""
+    """One read, one idempotent (a process) and two once tools, which act before they answer; `look` ends behind `charge`."""
 
     def act(name: str, n: int, call: "Call[None]") -> str:
         witness(place / ACTIONS, {"tool": name, "key": call.key})
@@ -51,9 +53,17 @@ def agent_of(place: Path, url: str, charge_is_back: asyncio.Event) -> Agent[str]
     async def charge(n: int, *, call: Call[None]) -> str:
         return act("charge", n, call)
 
-    @tool(effect="idempotent", sequential=True)
-    async def store(n: int, *, call: Call[None]) -> str:
-        return act("store", n, call)
+    (place / "store.sh").write_text(STORE)
+    store = command_tool(
+        "store",
+        {
+            "command": ["sh", "./store.sh", "{call_key}", "{n}"],
+            "args": {"n": "integer"},
+            "effect": "idempotent",
+            "sequential": True,
+        },
+        place,
+    )
 
     @tool
     async def deploy(n: int, *, call: Call[None]) -> str:

@@ -4,151 +4,28 @@ Whatever was cut: a once tool acted at most once, no acknowledged record is gone
 terminal, and every request is, byte for byte, the one of the uncut run that holds as many answers.
 """
 
-import json
-import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from semel.adapters.file.store import FileStore
-from semel.adapters.system import SystemClock
-from semel.core.features import KNOWN
-from semel.core.state import Session
-from semel.faces.views import SessionView, frame_event, view_of
-from tests.sweep import reference
-from tests.sweep.reference import ACKNOWLEDGED, ACTIONS, PERSISTED, SESSION
-
-KILLED = -9
-ONCE = ("charge", "deploy")
-
-
-@dataclass
-class Lives:
-    """Starts lives through the forker, against one model server whose journal all of them share."""
-
-    forker: subprocess.Popen[str]
-    url: str
-    journal: Path
-    read: int = 0
-    bodies: list[str] = field(default_factory=list)
-
-    def live(self, place: Path, kill: str = "") -> int:
-        """One life; its exit code, or -9 where it was killed."""
-        assert self.forker.stdin is not None
-        assert self.forker.stdout is not None
-        self.forker.stdin.write(json.dumps({"place": str(place), "url": self.url, "kill": kill}) + "\n")
-        self.forker.stdin.flush()
-        return int(self.forker.stdout.readline())
-
-    def requests(self) -> list[str]:
-        """The bodies that the model server received since this was last asked."""
-        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-        new = [json.loads(line)["body"] for line in lines[self.read :]]
-        self.read = len(lines)
-        return new
-
-
-@pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    place = tmp_path_factory.mktemp("sweep")
-    script, journal = place / "script.json", place / "journal.jsonl"
-    script.write_text(json.dumps(reference.SCRIPT))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "semel.testing.model_server", str(script), "--journal", str(journal)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    forker = subprocess.Popen(
-        [sys.executable, "-m", "tests.sweep.forker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        yield Lives(forker=forker, url=server.stdout.readline().strip(), journal=journal)
-    finally:
-        for process in (forker, server):
-            process.kill()
-            process.communicate()
-
-
-@dataclass(frozen=True)
-class Uncut:
-    """What the reference run did."""
-
-    calls: list[str]
-    requests: list[str]
-    records: int
-
-
-@pytest.fixture(scope="module")
-def uncut(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> Uncut:
-    place = tmp_path_factory.mktemp("uncut")
-    lives.requests()
-    assert lives.live(place) == 0
-    calls = json.loads((place / PERSISTED).read_text().splitlines()[-1])
-    return Uncut(calls=calls, requests=lives.requests(), records=view(place).state.head)
-
-
-def facts(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def view(place: Path) -> SessionView:
-    return view_of(FileStore(place / "state", SystemClock(), known=KNOWN), SESSION)
-
-
-def check(place: Path, uncut: Uncut, requests: list[str]) -> None:
-    """All that must hold once the run has come to rest."""
-    keys = Counter((str(fact["tool"]), str(fact["key"])) for fact in facts(place / ACTIONS))
-    acted = Counter(tool for tool, _ in keys.elements())
-    assert all(acted[tool] <= 1 for tool in ONCE), acted
-    assert all(count == 1 for count in Counter(tool for tool, _ in keys).values()), "a rerun keeps its key"
-    found = view(place)
-    stored = {frame.seq: frame_event(frame) for frame in found.frames if frame.seq > 0}
-    assert list(stored) == list(range(1, found.state.head + 1))
-    for fact in facts(place / ACKNOWLEDGED):
-        assert stored[fact["seq"]] == fact  # type: ignore[index]  # a seq
-    kinds = [event["type"] for event in stored.values()]
-    assert kinds.count("run_finished") == 1
-    assert kinds[-1] == "run_finished"
-    assert requests, "the model was asked"
-    by_answers = {answers_in(body): body for body in uncut.requests}
-    assert all(body == by_answers[answers_in(body)] for body in requests)
-
-
-def answers_in(body: str) -> int:
-    return sum(message["role"] == "assistant" for message in json.loads(body)["messages"])
-
-
-def kill_points(calls: list[str]) -> list[str]:
-    return [f"{at}:{when}" for at in range(1, len(calls) + 1) for when in ("entry", "exit")]
-
-
-def sweep(lives: Lives, uncut: Uncut, root: Path, points: list[str]) -> Counter[str]:
-    """Kill one life at each point, let the next go on, check; how many ended how."""
-    ends: Counter[str] = Counter()
-    for point in points:
-        place = root / point.replace(":", "-")
-        place.mkdir()
-        lives.requests()
-        assert lives.live(place, point) == KILLED, f"{point} ({uncut.calls[int(point.split(':')[0]) - 1]}) is not reached"
-        code = lives.live(place)
-        assert code in (0, 3), f"after {point} the next life ended with {code}"
-        check(place, uncut, lives.requests())
-        state: Session = view(place).state
-        assert bool(state.unknown) == (code == 3)
-        ends["interrupted" if code == 3 else "completed"] += 1
-    return ends
+from tests.sweep.lives import Lives, Uncut, kill_points, sweep, sweep_resume
 
 
 def test_p2_the_reference_run_is_what_the_sweep_counts_on(uncut: Uncut) -> None:
     print(f"reference run: {len(uncut.requests)} model calls, {uncut.records} records, {len(uncut.calls)} persistence calls")
     assert len(uncut.requests) == 3
-    assert uncut.records == 28
+    assert uncut.records == 29
     assert len(uncut.calls) >= 60
+
+
+@pytest.mark.timeout(120)
+def test_p1_p2_a_resume_killed_at_any_of_its_own_persistence_calls_is_resumed_again(
+    lives: Lives, uncut: Uncut, tmp_path: Path
+) -> None:
+    first = f"{len(uncut.calls) // 2}:exit"
+    ends = sweep_resume(lives, uncut, tmp_path, first)
+    print(f"kills within the resume behind {first}: {ends.total()}, {dict(ends)}")
+    assert ends == {"completed": 118, "interrupted": 8}
 
 
 @pytest.mark.timeout(170)
@@ -160,3 +37,18 @@ def test_p1_p2_p4_a_process_killed_at_any_persistence_call_repeats_nothing_and_l
     print(f"kill sweep: {len(points)} points, {dict(ends)}")
     assert len(points) >= 120
     assert ends == {"completed": 112, "interrupted": 8}
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(3600)
+def test_p1_p2_a_recovery_killed_at_any_of_its_own_persistence_calls_recovers_again(
+    lives: Lives, uncut: Uncut, tmp_path: Path
+) -> None:
+    """For every third point of the first life: kill the next one at each of its own calls, and let the third go on."""
+    count = 0
+    for first in kill_points(uncut.calls)[::3]:
+        root = tmp_path / first.replace(":", "-")
+        root.mkdir()
+        count += sweep_resume(lives, uncut, root, first).total()
+    print(f"kills within a recovery: {count} pairs")
+    assert count >= 1000

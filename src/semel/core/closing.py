@@ -6,8 +6,7 @@ from semel.core.batch_records import close_turn, terminals
 from semel.core.calls import Approval, Batch, CallState, Step
 from semel.core.effects import Decision
 from semel.core.keys import batch_id_of, call_key_of
-from semel.core.outcomes import NeverSent, Outcome, RefusalReason, refuse
-from semel.core.outcomes import settle as settlement
+from semel.core.outcomes import RefusalReason, refuse
 from semel.core.plan import declined
 from semel.core.records import (
     ApprovalResolved,
@@ -18,7 +17,7 @@ from semel.core.records import (
     ToolBatchStarted,
 )
 from semel.core.state import Run, Session
-from semel.core.values import Effect, ToolCall, digest_text
+from semel.core.values import ToolCall, digest_text
 
 
 def new_batch(state: Session, run: Run, step: Step, planned: tuple[PlannedCall, ...]) -> Batch:
@@ -37,17 +36,14 @@ def close_unstarted(state: Session, run: Run, step: Step, end: RunFinished, *, h
     """Every call planned as refused, with its terminal, the markers, and the end of the run: one write.
 
     Each is planned as refused, so that no prefix of the write reads as a call that may still be dispatched. Open approvals are
-    closed; a call that nobody was asked about ends as `interrupted`, or as `max_steps` where the run ends so.
+    closed.
     """
     closed = tuple(_cancelled(approval) for approval in step.approvals if approval.resolved is None)
     step = replace(step, approvals=tuple(_answered(approval, closed) for approval in step.approvals))
     run = replace(run, step=step)
     calls = step.answer.calls if step.answer is not None else ()
     batch = new_batch(state, run, step, tuple(_planned(state, run, step, at, call) for at, call in enumerate(calls)))
-    outcome = Outcome.MAX_STEPS if end.reason == "max_steps" else Outcome.INTERRUPTED
-    unsent = settlement(Effect.ONCE, NeverSent(outcome=outcome), after_crash=False)
-    known = {at: unsent for at in range(len(calls)) if not _asked_and_refused(step, at)}
-    records = (batch_started(run, batch), *terminals(run, batch, known), *close_turn(run, batch), end)
+    records = (batch_started(run, batch), *terminals(run, batch, {}), *close_turn(run, batch), end)
     return Decision(records=(*head, *closed, *records))
 
 
@@ -67,11 +63,6 @@ def _cancelled(approval: Approval) -> ApprovalResolved:
 def _answered(approval: Approval, closed: tuple[ApprovalResolved, ...]) -> Approval:
     own = next((record for record in closed if record.ordinal == approval.asked.ordinal), None)
     return approval if own is None else replace(approval, resolved=own)
-
-
-def _asked_and_refused(step: Step, ordinal: int) -> bool:
-    approval = step.approval(ordinal)
-    return approval is not None and approval.resolved is not None and approval.resolved.decision != "approved"
 
 
 def _planned(state: Session, run: Run, step: Step, ordinal: int, call: ToolCall) -> PlannedCall:

@@ -11,7 +11,7 @@ from semel.core import features
 from semel.core.frame import Frame
 from semel.core.records import Record
 from semel.core.values import Frozen
-from semel.errors import NewerWriter
+from semel.errors import AppendRefused, NewerWriter
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -30,6 +30,17 @@ _KNOWN_TYPES = frozenset(str(member.__struct_config__.tag) for member in Record.
 def encode(record: Record) -> tuple[bytes, tuple[str, ...]]:
     """The payload of a record, and the features that its frame must name."""
     return _encoder.encode(record), features.needed(record)
+
+
+def encode_checked(record: Record) -> tuple[bytes, tuple[str, ...]]:
+    """As `encode`, and sure to decode again. Raises AppendRefused for a value of a wrong type, which would brick the session."""
+    try:
+        payload, requires = encode(record)
+        _decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeEncodeError, TypeError, OverflowError) as error:
+        kind = type(record).__name__
+        raise AppendRefused(f"a {kind} with a value that no log can hold was refused: {error}. Nothing was written.") from None
+    return payload, requires
 
 
 def decode(frame: Frame, where: str = "the log", known: frozenset[str] = features.KNOWN) -> Record | None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from semel.core.answer import with_answer
 from semel.core.calls import Step
 from semel.core.closing import batch_started, close_unstarted, new_batch
-from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send
+from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
 from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
 from semel.core.plan import identified, plan
@@ -27,11 +27,9 @@ from semel.core.records import (
 )
 from semel.core.settle import STOPPED, end_of, settle
 from semel.core.state import Run, Session
-from semel.core.turn import TurnFacts, after_turn, drainable, finish
-from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
+from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
+from semel.core.values import AssistantMessage, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, must, need
-
-REFUSING = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
 
 
 def decide(
@@ -45,11 +43,15 @@ def decide(
 ) -> Decision:
     """What follows from an outcome of the open run. `stop` asks to end the run behind this turn (A7)."""
     run, step = _current(state)
+    # A run has been running since the last record, whatever comes of it now; the limit on its time counts that, too.
+    run = replace(run, running_ms=run.running_ms + max(0, now_ms - state.last_at_ms))
     match outcome:
         case Answered():
             return _answered(state, run, step, outcome, policy, stop=stop)
         case ExchangeFailed():
             return _exchange_failed(run, step, outcome, now_ms)
+        case TimeUp():
+            return Decision(records=(finish(run, "time_limit", run.usage, time_limit(run)),))
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
             return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop)
@@ -159,21 +161,19 @@ def after_answer(
 ) -> Decision:
     """What follows an answer without calls: the natural end, a refusal, a message that waits, or another try for the output."""
     turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
-    if not run.aborting and step.stop in REFUSING:
-        why = Failure(kind="model", code=str(step.stop), message="the model or its provider declined to answer")
-        return Decision(records=(*head, *turn, finish(run, "error", run.usage, why)))
-    facts = facts_of(run, step.step_id)
-    if run.config.output_schema is None:
-        # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
-        goes_on = bool(state.steers or state.follow_ups) and not stop
-        facts = replace(facts, done=not goes_on)
-    records, effects = after_turn(state, run, facts, stop=stop, idle=run.config.output_schema is None)
+    untyped = run.config.output_schema is None
+    # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
+    goes_on = bool(state.steers or state.follow_ups) and not stop
+    facts = TurnFacts(
+        step_id=step.step_id,
+        usage=run.usage,
+        output_misses=run.output_misses,
+        truncations=run.truncations,
+        done=untyped and not goes_on,
+        stop=step.stop,
+    )
+    records, effects = after_turn(state, run, facts, stop=stop, idle=untyped)
     return Decision(records=(*head, *turn, *records), effects=effects)
-
-
-def facts_of(run: Run, step_id: int) -> TurnFacts:
-    """What a turn without a batch comes to."""
-    return TurnFacts(step_id=step_id, usage=run.usage, output_misses=run.output_misses, truncations=run.truncations)
 
 
 def _current(state: Session) -> tuple[Run, Step]:

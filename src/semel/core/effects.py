@@ -132,7 +132,11 @@ class CameBack(Frozen, frozen=True, kw_only=True):
     held: dict[int, Hold] = field(default_factory=dict)
 
 
-Outcome = Answered | ExchangeFailed | CameBack
+class TimeUp(Frozen, frozen=True, kw_only=True):
+    """The run's time was up while its model was being asked."""
+
+
+Outcome = Answered | ExchangeFailed | CameBack | TimeUp
 
 
 class CallModel(Frozen, frozen=True, kw_only=True):

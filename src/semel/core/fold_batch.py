@@ -75,7 +75,7 @@ def _applied(state: Session, logged: Logged, place: Place, record: OneCallRecord
         case ToolDispatchIntent():
             return _intent(state, logged, call, record)
         case ToolResult():
-            return _result(state, logged, call, record)
+            return _result(state, logged, place.batch, call, record)
         case ToolCallReturned():
             return _returned(state, logged, call, record)
         case ToolNoDispatch():
@@ -269,9 +269,11 @@ def _approval_recorded(state: Session, logged: Logged, place: Place, call: CallS
     return replace(call, refusal=record.output.text, refusal_reason=record.decision)
 
 
-def _result(state: Session, logged: Logged, call: CallState, record: ToolResult) -> CallState:
+def _result(state: Session, logged: Logged, batch: Batch, call: CallState, record: ToolResult) -> CallState:
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
+    if call.planned.refused or any(not earlier.terminal for earlier in batch.calls[: record.ordinal]):
+        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is refused, or before its turn")
     sent = call.intent or call.planned.tool == SUBMIT_TOOL
     if call.planned.tool_call_id != record.tool_call_id or not (sent or record.outcome in CLOSE_OUTS):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was never sent, or is another")

@@ -44,7 +44,8 @@ def _unknown(logged: Logged, run: Run, step: Step, call: CallState, at: int) -> 
 def _with_output(run: Run, step: Step, batch: Batch) -> Run:
     """What counts as the run's output so far: a submitted one, or what tools that ask to end the run gave."""
     submits = [call for call in batch.calls if call.planned.tool == SUBMIT_TOOL]
-    ends = all(call.result is not None and call.result.terminate for call in batch.calls)
+    untyped = run.config.output_schema is None
+    ends = untyped and all(call.result is not None and call.result.terminate for call in batch.calls)
     if not submits and not ends:
         return run
     submitted = next((call for call in submits if accepted(call)), None)
@@ -53,7 +54,7 @@ def _with_output(run: Run, step: Step, batch: Batch) -> Run:
         output = step.answer.calls[submitted.planned.ordinal].arguments
     if ends:
         output = tool_message(batch.calls[-1]).text
-    missed = bool(submits) and submitted is None and run.config.output_schema is not None
+    missed = bool(submits) and submitted is None and not untyped
     return replace(run, output=output, output_misses=run.output_misses + missed)
 
 

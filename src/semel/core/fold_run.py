@@ -83,6 +83,8 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         )
     if record.run_id in state.ended:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {record.run_id} is finished and starts again")
+    if record.continues is not None and record.continues in state.continued:
+        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.continues} was continued before")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
     run = Run(
@@ -105,9 +107,7 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
-    continued = state.continued
-    if record.continues and record.continues not in continued:
-        continued = continued.plus(record.continues, record.run_id)
+    continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
     state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
     return grown(state, messages, record.tags)
 
@@ -143,19 +143,22 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
         )
+    to_the_run = frozenset(item.entry_id for item in state.pending if item.kind in TO_THE_RUN)
+    taken_up = tuple(name for name in record.drained if name in to_the_run)
+    if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None and not taken_up):
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
     if record.attempt != 1:
         raise contradiction(
             state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"the first attempt of a step is 1, not {record.attempt}"
         )
     if run.remind:
         state = grown(state, (UserMessage(text=OUTPUT_REMINDER),))
-    to_the_run = frozenset(item.entry_id for item in state.pending if item.kind in TO_THE_RUN)
     fresh = Step(
         step_id=record.step_id,
         attempt=1,
         result_entry=record.result_entry,
         drained=record.drained,
-        messages=tuple(name for name in record.drained if name in to_the_run),
+        messages=taken_up,
     )
     state = drained(state, logged, record.drained)
     return replace(state, run=replace(run, step=fresh, remind=False, pause=None), rendered=len(state.transcript))
@@ -213,6 +216,9 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
     refused = run.ceiling is not None and run.ceiling.detail is not None
     if (record.reason == "context_ceiling") != refused:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "the ceiling and the end of the run disagree")
+    unknown = bool(step and step.batch and step.batch.unknown)
+    if unknown and not (record.reason == "interrupted" or (run.aborting and record.reason == "cancelled")):
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run with an unknown call ends interrupted, or cancelled")
     state, unanswered = left_behind(state, logged, run)
     ended = Ended(
         run_id=run.run_id,
@@ -228,6 +234,7 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
         unknown=tuple(call.call_key for call in state.unknown if call.run_id == run.run_id),
         continues=run.continues,
         context=run.context,
+        stop=step.stop if step else None,
         unanswered=unanswered,
     )
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))

@@ -69,11 +69,12 @@ class Frame(Frozen, frozen=True, kw_only=True, gc=False):
 
 
 class Scan(Frozen, frozen=True, kw_only=True):
-    """All good frames from the start, what lies behind them, and where the log stands between the two."""
+    """All good frames, what lies behind them, where the log stands between the two, and the features that the frames require."""
 
     frames: tuple[Frame, ...]
     tail: Tail
     point: Point
+    features: frozenset[str] = frozenset()
 
 
 class _Witness(msgspec.Struct):
@@ -164,28 +165,35 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     below those before, synced < seq, and `requires` is `-` exactly when ver is not 3.
 
     This is the one loop over every byte of a log. So a header is compared with the only bytes that would be right where that
-    decides, and a number or a list of features that comes again is not parsed again.
+    decides, and what the frames of one write have in common is parsed once.
     """
     frames: list[Frame] = []
-    find, crc32, sha256, numbers, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
+    find, crc32, sha256, lefts, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
     position, seq, previous, lineage = 0, start.seq, start.digest.encode(), start.lineage
-    fence, synced = start.fence, start.synced
+    at_ms, fence, synced, stamp = 0, start.fence, start.synced, (b"", b"", b"")
     while (end := find(b"\n", position)) >= 0:
         fields = data[position:end].split(b" ", 10)
         if len(fields) < 11:
             break
         ver, number, at_text, fence_text, synced_text, left_text, size, requires, check, claimed, payload = fields
-        body = end - len(payload)
-        if check != b"%08x" % crc32(data[position : body - 74]) or number != b"%d" % seq or size != b"%d" % len(payload):
+        head = data[position : end - len(payload) - 65]
+        if check != b"%08x" % crc32(head[:-9]) or number != b"%d" % seq or size != b"%d" % len(payload):
             break
-        digest = sha256(b"%b%b%b" % (previous, data[position : body - 65], payload)).hexdigest()
+        digester = sha256(previous + head)
+        digester.update(payload)
+        digest = digester.hexdigest()
         if claimed != digest.encode() or ver != (b"2" if seq == 0 else b"1" if requires == b"-" else b"3"):
             break
-        at_ms, left, names = numbers[at_text], numbers[left_text], features[requires]
-        last_fence, last_synced, fence, synced = fence, synced, numbers[fence_text], numbers[synced_text]
-        if at_ms < 0 or left < 0 or names is None or fence < last_fence or not last_synced <= synced < (seq or 1):
+        if (at_text, fence_text, synced_text) != stamp:
+            stamp = at_text, fence_text, synced_text
+            numbers = _numbers(stamp)
+            if numbers is None or numbers[1] < fence or not synced <= numbers[2] < (seq or 1):
+                break
+            at_ms, fence, synced = numbers
+        left, names = lefts[left_text], features[requires]
+        if left < 0 or names is None or len(payload) > PAYLOAD_BYTES_MAX:
             break
-        if len(payload) > PAYLOAD_BYTES_MAX or (seq == 0 and (names or (lineage := decode_lineage(payload)) is None)):
+        if seq == 0 and (names or (lineage := decode_lineage(payload)) is None):
             break
         frames.append(
             Frame(
@@ -205,12 +213,17 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     return frames, _point_behind(frames, start, start.offset + position, lineage)
 
 
+def _numbers(texts: tuple[bytes, ...]) -> tuple[int, ...] | None:
+    """Header numbers by their texts; None if one is none."""
+    numbers = tuple(int(text) for text in texts if HEADER_NUMBER.fullmatch(text))
+    return numbers if len(numbers) == len(texts) and max(numbers) < NUMBER_LIMIT else None
+
+
 class _Numbers(dict[bytes, int]):
-    """Header numbers by their text; -1 for what is none."""
+    """Header numbers that come again and again, by their text; -1 for what is none."""
 
     def __missing__(self, text: bytes) -> int:
-        legal = HEADER_NUMBER.fullmatch(text) is not None and int(text) < NUMBER_LIMIT
-        self[text] = int(text) if legal else -1
+        self[text] = (_numbers((text,)) or (-1,))[0]
         return self[text]
 
 
@@ -262,7 +275,12 @@ def scan(data: bytes, anchor: int = 0, start: Point | None = None) -> Scan:
     `data` is the whole log, or what lies behind `start`. Never raises: damage and newer writers are what `tail` says.
     """
     frames, point = good_frames(data, start or Point())
-    return Scan(frames=tuple(frames), tail=judge(data, (start or Point()).offset, point, anchor), point=point)
+    return Scan(
+        frames=tuple(frames),
+        tail=judge(data, (start or Point()).offset, point, anchor),
+        point=point,
+        features=frozenset().union(*{frame.requires for frame in frames}),
+    )
 
 
 def verified(
@@ -273,7 +291,7 @@ def verified(
     `where` names the log in messages; `known` are the features that this build can interpret.
     """
     log = scan(data, anchor, start)
-    lacking = sorted({name for frame in log.frames if frame.requires for name in frame.requires} - known)
+    lacking = sorted(log.features - known)
     if lacking:
         first = next(frame for frame in log.frames if not known.issuperset(frame.requires))
         raise NewerWriter(f"record {first.seq} of {where}", lacking)

@@ -219,7 +219,7 @@ def completed(value: JSON, *, terminate: bool = False) -> Completed:
     try:
         return Completed(text=result_text(value), terminate=terminate)
     except ToolFailed as failure:
-        return Completed(text=_failure(failure), is_error=True, terminate=terminate)
+        return Completed(text=_failure(failure), is_error=True)
 
 
 def result_text(value: JSON) -> str:

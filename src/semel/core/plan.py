@@ -16,6 +16,7 @@ from semel.core.policy import Allow, Ask, Deny, Policy, Undecidable
 from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
+from semel.core.turn import DECLINED
 from semel.core.values import Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
 from semel.errors import need
 
@@ -29,6 +30,10 @@ def offered(run: Run) -> tuple[ToolSpec, ...]:
         return run.tools
     submit = ToolSpec(name=SUBMIT_TOOL, description=SUBMIT_DESCRIPTION, parameters=run.config.output_schema, effect=Effect.READ)
     return (*run.tools, submit)
+
+
+CUT = DECLINED | {Stop.MAX_TOKENS}
+"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
 
 
 class Plan(Frozen, frozen=True, kw_only=True):
@@ -47,7 +52,7 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     for ordinal, call in enumerate(step.answer.calls if step.answer is not None else ()):
         approval = step.approval(ordinal)
         answer = approval.resolved if approval is not None else None
-        refused = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop is Stop.MAX_TOKENS else refusal(tools, call)
+        refused = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop in CUT else refusal(tools, call)
         key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
         digest = digest_text(call.arguments) if answer is None else answer.args_digest
         if answer is not None and answer.decision != "approved":

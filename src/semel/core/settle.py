@@ -57,11 +57,14 @@ def settle(
         known |= _rest(run, batch, known, doubt=doubt, held=held, stop=stop if begun is None else begun is Outcome.MAX_STEPS)
         return _close(run, batch, news, known)
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
-    known |= {at: crashed(run, batch, at) for at in doubt if at not in reruns}
+    given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
+    known |= given_up
     ready = _ready(batch, known, held, sequential=sequential)
     if ready:
         sending = ready[:1] if sequential else ready
-        records = (*_settled_first(run, batch, news, came), *before_sending(run, batch, ready, sending, reruns))
+        # What is given up is recorded before anything behind it leaves: a later resume must not take that for never sent (P2).
+        first = (*_settled_first(run, batch, news, came), *arrived(batch, CameBack(settled=given_up), sequential=sequential))
+        records = (*first, *before_sending(run, batch, ready, sending, reruns))
         return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
     if held:
         return Decision(records=(*came, *_pause(run)), doubt=doubt)
@@ -78,7 +81,9 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
         usage=run.usage,
         output_misses=run.output_misses + (0 if batch.finished else bool(submits) and not submitted),
         truncations=run.truncations,
-        done=submitted or all(settled is not None and settled.terminate for settled in every),
+        # A typed output is submitted; the wish of a tool to end the run does not stand in for it.
+        done=submitted or (run.config.output_schema is None and all(one is not None and one.terminate for one in every)),
+        stop=run.step.stop if run.step else None,
     )
 
 

@@ -7,6 +7,7 @@ an intent without an outcome is a call that a dead process may have sent.
 import enum
 
 from semel.core.calls import Batch
+from semel.core.outcomes import Outcome
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_TOOL
 
@@ -49,8 +50,8 @@ def classify(run: Run, batch: Batch) -> tuple[CallClass, ...]:
         if sequential and blocker is None:
             if found is CallClass.PROVIDER_HELD or call.closed_out:
                 blocker = CallClass.PROVIDER_HELD
-            elif found is CallClass.INDETERMINATE:
-                blocker = found
+            elif found is CallClass.INDETERMINATE or (call.settled and call.settled.outcome is Outcome.UNKNOWN):
+                blocker = CallClass.INDETERMINATE  # behind an unknown nothing was sent; its torn close-out left the rest (P29)
         classes.append(found)
     return tuple(classes)
 

@@ -24,7 +24,7 @@ from semel.core.records import (
     Verdict,
     ViewOutcome,
 )
-from semel.core.values import JSON, Frozen, Message, ToolSpec, Usage
+from semel.core.values import JSON, Frozen, Message, Stop, ToolSpec, Usage
 
 __all__ = [
     "Approval",
@@ -211,6 +211,7 @@ class Ended(Frozen, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     continues: str | None = None
     context: JSON = None
+    stop: Stop | None = None
     unanswered: tuple[str, ...] = ()
 
 

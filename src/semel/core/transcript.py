@@ -78,7 +78,8 @@ def corrected(state: Session, at: int, message: Message) -> Session:
 def for_target(state: Session, target: str) -> Session:
     """The conversation as the model of the next run may see it: another one gets no state that only its author understands.
 
-    Visible text is portable (M4); opaque state is dropped as a whole, never translated (B22).
+    Visible text is portable (M4); opaque state is dropped as a whole, never translated (B22). Every message is made anew, so that
+    a renderer that keeps the bytes of messages does not take it for the old conversation.
     """
     if target == state.target:
         return state
@@ -97,7 +98,7 @@ def for_target(state: Session, target: str) -> Session:
 
 def _portable(message: Message, tags: tuple[int, ...]) -> Tagged:
     if not isinstance(message, AssistantMessage) or not message.opaque:
-        return message, tags
+        return replace(message), tags
     kept = [(at, block) for at, block in enumerate(message.blocks) if _readable(block)]
     blocks = tuple(Text(text=block.text) if isinstance(block, TextWithState) else block for _, block in kept)
     return AssistantMessage(blocks=blocks), tuple(tags[at] for at, _ in kept) if tags else ()

@@ -1,15 +1,15 @@
 """What follows a complete turn: another step, or the end of the run by name (A2-A9, A15). Pure.
 
-The order of the checks is observable and fixed: somebody asked to end the run; every result asked to terminate or an output was
-submitted; somebody asked to stop behind this turn; the output was missed too often; the answers are cut again and again; steps,
-tokens, cost, time; else the next step, which takes up the messages that wait for it.
+The order of the checks is observable and fixed: somebody asked to end the run; the answer was declined; every result asked to
+terminate, or an output was submitted; somebody asked to stop behind this turn; the output was missed too often; the answers are
+cut again and again; steps, tokens, cost, time; else the next step, which takes up the messages that wait for it.
 """
 
 from semel.core.effects import CallModel, Effect
 from semel.core.keys import answer_entry_of
 from semel.core.records import Failure, Record, RunFinished, StepStarted
 from semel.core.state import PendingKind, Run, Session
-from semel.core.values import Frozen, Usage
+from semel.core.values import Frozen, Stop, Usage
 
 
 class TurnFacts(Frozen, frozen=True, kw_only=True):
@@ -20,7 +20,11 @@ class TurnFacts(Frozen, frozen=True, kw_only=True):
     output_misses: int
     truncations: int
     done: bool = False
+    stop: Stop | None = None
 
+
+DECLINED = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
+"""The provider or the model broke the answer off: none of its calls may run, and the run ends with that cause (A5)."""
 
 Next = tuple[tuple[Record, ...], tuple[Effect, ...]]
 
@@ -29,6 +33,9 @@ def after_turn(state: Session, run: Run, facts: TurnFacts, *, stop: bool = False
     """The records and effects behind `turn_finished`. `idle`: the run would otherwise stop, so follow-ups are taken up."""
     if run.aborting:
         return (finish(run, "cancelled", facts.usage),), ()
+    if facts.stop in DECLINED:
+        why = _failure("model", str(facts.stop), "the model or its provider declined to answer")
+        return (finish(run, "error", facts.usage, why),), ()
     if facts.done:
         return (finish(run, "completed", facts.usage),), ()
     if stop:
@@ -81,11 +88,18 @@ def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:
         return _failure("limit", "max_steps", f"the run took {facts.step_id} steps, its limit")
     if facts.usage.total >= limits.tokens:
         return _failure("limit", "token_limit", f"the run used {facts.usage.total} tokens, its limit is {limits.tokens}")
+    if limits.cost is not None and cost is not None and cost.currency != limits.cost.currency:
+        return _failure("limit", "cost_currency", f"the run costs {cost.currency}, its limit is in {limits.cost.currency}")
     if limits.cost is not None and cost is not None and cost.micros >= limits.cost.micros:
         return _failure("limit", "cost_limit", f"the run cost {cost}, its limit is {limits.cost}")
     if run.running_ms >= limits.wall_ms:
-        return _failure("limit", "time_limit", f"the run took {run.running_ms} ms, its limit is {limits.wall_ms} ms")
+        return time_limit(run)
     return None
+
+
+def time_limit(run: Run) -> Failure:
+    """The run's time is up. Time in which no process carried the run does not count."""
+    return _failure("limit", "time_limit", f"the run took {run.running_ms} ms, its limit is {run.limits.wall_ms} ms")
 
 
 def _failure(kind: str, code: str, message: str) -> Failure:

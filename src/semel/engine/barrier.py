@@ -1,40 +1,48 @@
 """THE rule: append and sync, and only then act or tell (B3, B16, design 2). The only caller of the log's `append` and `note`.
 
-A commit is folded before it is written, so that a record which would contradict the log is refused while that costs nothing;
-the state becomes current, and listeners hear of it, only after the sync.
+A commit is folded before it is written, so that a record which would contradict the log is refused while that costs nothing; it
+is decoded again, too, so that nothing is written which no build could read. The state becomes current, and listeners hear of it,
+only after the sync. One commit at a time, each to its end: a caller that is cancelled leaves a barrier that knows what it wrote.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from semel.core.codec import encode
+from semel.core.codec import encode_checked
 from semel.core.features import foreseen
 from semel.core.fold import fold
+from semel.core.frame import Frame
 from semel.core.header import encode_lineage
 from semel.core.records import Record
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
+from semel.engine.waiting import to_its_end
+from semel.errors import AppendRefused
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
 
+RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""How long an outcome in memory waits for a log that refused it without harm, as a full disk does; then the run gives up."""
+
 
 class Barrier:
-    """The state of one session and the only door to its log."""
+    """The durable state of one session and the only door to its log."""
 
-    def __init__(self, writer: LogWriter, feed: Feed, clock: Clock, state: Session) -> None:
-        """`state` is what `writer.frames` fold to."""
+    def __init__(self, writer: LogWriter, feed: Feed, clock: Clock, state: Session, *, new: bool) -> None:
+        """`state` is what the writer's frames fold to; `new` says that there are none yet."""
         self.state = state
+        self.digest = writer.digest
         self._writer = writer
         self._feed = feed
         self._clock = clock
         self._held: list[Record] = []
-        self._lineage_written = bool(writer.frames)
-
-    @property
-    def digest(self) -> str:
-        """Names the whole history up to the head."""
-        return self._writer.digest
+        self._noted: list[Logged] = []
+        self._noted_frames: list[Frame] = []
+        self._waiting_notes: list[Record] = []
+        self._one_at_a_time = asyncio.Lock()
+        self._lineage_due = new
 
     def hold(self, records: Sequence[Record]) -> None:
         """Keep records for the next commit; a death may lose them, so nothing may depend on them (design 14)."""
@@ -42,30 +50,22 @@ class Barrier:
 
     async def commit(self, records: Sequence[Record]) -> None:
         """Make records durable. Returns after the sync; an error means that nothing may be acted upon."""
-        if not records:
-            return
-        batch = (*self._held, *records)
-        at_ms = self._clock.now_ms()
-        payloads = self._payloads(batch)
-        after = self._fold(batch, payloads, at_ms)
-        coming = {name for record in records for name in foreseen(record)}
-        if coming:
-            self._writer.foresee(sorted(coming))
-        if not self._lineage_written:
-            payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        frames = await self._writer.append(payloads, at_ms=at_ms)
-        self._lineage_written = True
-        self._held.clear()
-        self.state = replace(after, digest=frames[-1].digest)
-        self._feed.publish(*(Committed(frame=frame) for frame in frames if frame.seq > 0))
+        if records:
+            await self.commit_chosen(lambda _state: records)
+
+    async def commit_chosen(self, choose: Callable[[Session], Sequence[Record]]) -> None:
+        """Make durable what `choose` says for the state that no other commit can change any more."""
+        await to_its_end(self._commit(choose))
 
     def note(self, record: Record) -> None:
-        """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7)."""
-        at_ms = self._clock.now_ms()
-        payloads = self._payloads((record,))
-        after = self._fold((record,), payloads, at_ms)
-        frames = self._writer.note(payloads, at_ms=at_ms)
-        self.state = replace(after, digest=frames[-1].digest)
+        """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7).
+
+        It counts in the state from the next commit on, which makes it durable.
+        """
+        if self._one_at_a_time.locked():
+            self._waiting_notes.append(record)
+        else:
+            self._write_note(record)
 
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
@@ -75,13 +75,59 @@ class Barrier:
         """Replace status.json; only after the sync of what it describes."""
         self._writer.publish_status(status)
 
-    def _payloads(self, records: Sequence[Record]) -> list[Payload]:
-        return [Payload(json=json, requires=requires) for json, requires in map(encode, records)]
+    async def _commit(self, choose: Callable[[Session], Sequence[Record]]) -> None:
+        async with self._one_at_a_time:
+            try:
+                records = choose(self.state)
+                if records:
+                    await self._append((*self._held, *records), held=len(self._held))
+            finally:
+                notes, self._waiting_notes = self._waiting_notes, []
+                for record in notes:
+                    self._write_note(record)
 
-    def _fold(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> Session:
+    async def _append(self, batch: Sequence[Record], *, held: int) -> None:
+        at_ms = self._clock.now_ms()
+        payloads = _payloads(batch)
+        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
+        coming = {name for record in batch for name in foreseen(record)}
+        if coming:
+            self._writer.foresee(sorted(coming))
+        if self._lineage_due:
+            payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
+        frames = await self._write(payloads, at_ms)
+        self._lineage_due = False
+        del self._held[:held]
+        self.digest = frames[-1].digest
+        self.state = replace(after, digest=self.digest)
+        self._feed.publish(*(Committed(frame=frame) for frame in (*self._noted_frames, *frames) if frame.seq > 0))
+        self._noted.clear()
+        self._noted_frames.clear()
+
+    async def _write(self, payloads: Sequence[Payload], at_ms: int) -> Sequence[Frame]:
+        for seconds in RETRY_SECONDS:
+            try:
+                return await self._writer.append(payloads, at_ms=at_ms)
+            except AppendRefused as error:
+                if not isinstance(error.__cause__, OSError):
+                    raise  # what is wrong with the batch itself does not pass
+                await self._clock.sleep(seconds)
+        return await self._writer.append(payloads, at_ms=at_ms)
+
+    def _write_note(self, record: Record) -> None:
+        at_ms = self._clock.now_ms()
+        payloads = _payloads((record,))
+        places = self._places((record,), payloads, at_ms)
+        self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
+        self._noted.extend(places)
+
+    def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
-        places = (
-            Logged(seq=head + place, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
-            for place, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
-        )
-        return fold(places, self.state)
+        return [
+            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
+            for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
+        ]
+
+
+def _payloads(records: Sequence[Record]) -> list[Payload]:
+    return [Payload(json=json, requires=requires) for json, requires in map(encode_checked, records)]

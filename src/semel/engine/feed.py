@@ -5,6 +5,7 @@ seq that it has seen. So no reader ever slows a writer, and none misses a record
 """
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 from typing import Literal
 
@@ -43,6 +44,13 @@ class Subscription:
         self._ready = asyncio.Event()
         self.lagged = False
 
+    def fork(self) -> "Subscription":
+        """Another listener from the same moment on, with what this one has not taken yet."""
+        twin = Subscription()
+        twin.put(self._events)
+        twin.lagged = self.lagged
+        return twin
+
     def put(self, events: Sequence[Event]) -> None:
         """Hand over events; never blocks."""
         if len(self._events) + len(events) > QUEUE_EVENTS_MOST:
@@ -61,22 +69,18 @@ class Subscription:
 
 
 class Feed:
-    """The listeners of one session."""
+    """The listeners of one session; one that nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
-    def subscribe(self) -> Subscription:
-        """Listen from now on; end with `unsubscribe`."""
-        subscription = Subscription()
+    def subscribe(self, like: Subscription | None = None) -> Subscription:
+        """Listen from now on, or from where `like` began that was not taken from it."""
+        subscription = Subscription() if like is None else like.fork()
         self._subscriptions.add(subscription)
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> None:
-        """Stop listening."""
-        self._subscriptions.discard(subscription)
-
     def publish(self, *events: Event) -> None:
         """Tell every listener."""
-        for subscription in self._subscriptions:
+        for subscription in list(self._subscriptions):
             subscription.put(events)

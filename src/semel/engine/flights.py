@@ -2,12 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
-from semel.core.effects import Answered, CallModel, CameBack, Dispatch, Effect, ExchangeFailed, Outcome, Reconcile
-from semel.core.outcomes import Settlement
+from semel.core.effects import Answered, CallModel, CameBack, Dispatch, Effect, ExchangeFailed, Outcome, Reconcile, TimeUp
+from semel.core.outcomes import NeverSent, Settlement, settle
+from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
-from semel.engine.perform import Performer
+from semel.core.values import Effect as ToolEffect
+from semel.engine.perform import Cut, Performer
 from semel.errors import need
+
+UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
+"""A call whose intent is durable and that was kept from leaving."""
 
 
 class Flights:
@@ -19,12 +25,15 @@ class Flights:
         self._state = state
         self._slots: asyncio.Semaphore | None = None
         self._asking: asyncio.Task[Answered | ExchangeFailed] | None = None
-        self._calls: dict[int, asyncio.Task[Settlement]] = {}
+        self._calls: dict[int, asyncio.Task[Settlement | None]] = {}
+        self._left_open: set[int] = set()
+        self._lost_one = False
+        self._broken: BaseException | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is under way."""
-        return self._asking is None and not self._calls
+        """Whether nothing is under way and nothing is left to tell."""
+        return self._asking is None and not self._calls and self._broken is None
 
     def release(self, effect: Effect) -> None:
         """Start an effect; the records it stands on are durable."""
@@ -40,20 +49,43 @@ class Flights:
                 call = _call(step, effect.ordinal)
                 self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))
 
-    async def next(self) -> Outcome | None:
-        """The next outcome: an answer, a failed exchange, or every call that has come back by now; None if it was given up."""
+    def withhold(self, effect: Effect) -> Outcome | None:
+        """What comes of an effect that is not released: a call whose intent is durable says that it was never sent.
+
+        A call that a dead process may have sent, and one that was to be asked about, stay open in the log.
+        """
+        if not isinstance(effect, Dispatch):
+            return None
+        _, step = _open(self._state())
+        unsent = [ordinal for ordinal in effect.ordinals if not _call(step, ordinal).reruns]
+        self._left_open |= set(effect.ordinals) - set(unsent)
+        return CameBack(settled=dict.fromkeys(unsent, UNSENT), in_flight=self._out()) if unsent else None
+
+    async def next(self, seconds_left: float) -> Outcome | None:
+        """The next outcome: an answer, a failed exchange, or every call that has come back by now; None if it was given up.
+
+        After `seconds_left` the calls under way are cut short, and an exchange is given up and told as TimeUp.
+        """
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
+        waiting: list[asyncio.Task[Any]] = [self._asking] if self._asking is not None else list(self._calls.values())
+        if not await self._any_of(waiting, seconds_left):
+            return self._time_up()
         if self._asking is not None:
-            asking = self._asking
-            await asyncio.wait({asking})
-            self._asking = None
+            asking, self._asking = self._asking, None
             return None if asking.cancelled() else asking.result()
-        await asyncio.wait(self._calls.values(), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
-        ready = {ordinal: task for ordinal, task in self._calls.items() if task.done()}
-        for ordinal in ready:
-            del self._calls[ordinal]
-        settled = {ordinal: task.result() for ordinal, task in ready.items()}
-        return CameBack(settled=settled, in_flight=frozenset(self._calls))
+        return self._came_back()
+
+    def stop_asking(self) -> None:
+        """Give up a model exchange; nothing of it is recorded, and a resume asks again (B24)."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def leave(self) -> None:
+        """Cut the calls under way short. What is known of them comes back; what is not stays open in the log."""
+        self._performer.cut.set(Cut.LEAVING)
 
     async def cancel(self) -> None:
         """End everything that is under way and wait until it has ended."""
@@ -65,14 +97,53 @@ class Flights:
         self._calls.clear()
         self._asking = None
 
-    def stop_asking(self) -> None:
-        """Give up a model exchange; nothing of it is recorded, and a resume asks again (B24)."""
+    async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float) -> bool:
+        if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return True
+        timer = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
+        try:
+            await asyncio.wait([*waiting, timer], return_when=asyncio.FIRST_COMPLETED)
+            return any(task.done() for task in waiting)
+        finally:
+            timer.cancel()
+
+    def _time_up(self) -> Outcome:
         if self._asking is not None:
             self._asking.cancel()
+            self._asking = None
+            return TimeUp()
+        if self._performer.cut.reason is None:
+            self._performer.cut.set(Cut.TIME_UP)
+        return CameBack(settled={}, in_flight=self._out())
 
-    async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Settlement:
+    def _came_back(self) -> Outcome:
+        settled: dict[int, Settlement] = {}
+        for ordinal, task in list(self._calls.items()):
+            if not task.done():
+                continue
+            del self._calls[ordinal]
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self._broken = error  # raised behind the outcomes that came back beside it
+                self._left_open.add(ordinal)
+            elif task.cancelled() or (result := task.result()) is None:
+                self._left_open.add(ordinal)
+            else:
+                settled[ordinal] = result
+        return CameBack(settled=settled, in_flight=self._out())
+
+    def _out(self) -> frozenset[int]:
+        return frozenset(self._calls) | self._left_open
+
+    async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Settlement | None:
+        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
         async with slots:
-            return await self._performer.call(run, step, call)
+            if self._lost_one or self._performer.cut.reason is not None:
+                return None if call.reruns else UNSENT
+            settled = await self._performer.call(run, step, call)
+            self._lost_one = self._lost_one or (settled is not None and settled.outcome is Became.UNKNOWN)
+            return settled
 
 
 def _open(state: Session) -> tuple[Run, Step]:

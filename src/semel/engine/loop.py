@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from semel.core.decide import decide, seal
-from semel.core.effects import CallModel, Decision
+from semel.core.effects import Answered, Decision, Outcome
+from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
 from semel.ports.world import Clock
@@ -25,16 +26,44 @@ async def run_to_rest(
             after()
             if barrier.state.run is None:
                 return
-            for effect in decision.effects:
-                # An intent that is durable is dispatched even then: left alone, it would read as an unknown outcome.
-                if not (stopping() and isinstance(effect, CallModel)):
-                    flights.release(effect)
-            outcome = None if flights.empty else await flights.next()
+            outcome = release(decision, flights, stopping=stopping())
+            if outcome is None and not flights.empty:
+                outcome = await flights.next(seconds_left(barrier.state, clock))
+            if stopping() and isinstance(outcome, Answered):
+                outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
             if outcome is not None:
                 decision = decide(barrier.state, outcome, doubt=decision.doubt, now_ms=clock.now_ms())
-            elif stopping():
+            elif stopping() and flights.empty and not sealable(barrier.state):
                 return
-            else:
+            elif flights.empty:
                 decision = seal(barrier.state)
+            else:
+                decision = Decision(doubt=decision.doubt)
     finally:
         await flights.cancel()
+
+
+def release(decision: Decision, flights: Flights, *, stopping: bool) -> Outcome | None:
+    """Let the effects go. A process that is stopping starts nothing new, and what it keeps back says so at once."""
+    outcome: Outcome | None = None
+    for effect in decision.effects:
+        if stopping:
+            outcome = flights.withhold(effect)
+        else:
+            flights.release(effect)
+    return outcome
+
+
+def sealable(state: Session) -> bool:
+    """Whether the run is closed out behind an unknown call and only its terminal is missing."""
+    batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
+    return batch is not None and batch.finished and bool(batch.unknown)
+
+
+def seconds_left(state: Session, clock: Clock) -> float:
+    """Until the limit on the run's time."""
+    run = state.run
+    if run is None:
+        return 0.0
+    running_ms = run.running_ms + max(0, clock.now_ms() - state.last_at_ms)
+    return (run.limits.wall_ms - running_ms) / 1000

@@ -4,9 +4,11 @@ Nothing in this module decides: retries, limits and what an unknown means are `c
 """
 
 import asyncio
+import copy
+import enum
 from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,13 +17,13 @@ from semel.core.arguments import parse_arguments
 from semel.core.effects import Answered, CallModel, ExchangeFailed
 from semel.core.limits import cut_output
 from semel.core.outcomes import (
-    Completed,
     DidNotHappen,
     Happening,
     SentButOutcomeUnknown,
     Settlement,
     classify_exception,
     completed,
+    describe,
     lost,
     settle,
 )
@@ -41,6 +43,28 @@ from semel.ports.world import Clock
 
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
+MODEL_BROKE = "model_broke"
+"""The class of a failure in a model object that is no exchange's: it broke its contract."""
+
+
+class Cut(enum.Enum):
+    """Why the calls of a run are cut short from outside."""
+
+    LEAVING = "the process is stopping"
+    TIME_UP = "the run's time is up"
+
+
+@dataclass(kw_only=True)
+class CutSignal:
+    """Tells the calls under way that they are cut short; set at most once to each reason."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: Cut | None = None
+
+    def set(self, reason: Cut) -> None:
+        """Cut what is under way. A process that stops outranks a run whose time is up."""
+        self.reason = reason
+        self.event.set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +75,16 @@ class Performer:
     feed: Feed
     clock: Clock
     kit: Kit
+    cut: CutSignal = field(default_factory=CutSignal)
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
         """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
-        request = self.kit.model.render(prompt_of(self.barrier.state, run))
         await self._wait(effect)
         self.barrier.check_tenure()
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
+        request: Request | None = None
         try:
+            request = self.kit.model.render(prompt_of(self.barrier.state, run))
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
@@ -71,6 +97,12 @@ class Performer:
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
             )
+        except Exception as error:  # noqa: BLE001  a model object is foreign code; its run ends with the cause by name
+            self.feed.publish(_with(live, "discarded"))
+            attempt = self._attempt(effect, request, Exchange(), MODEL_BROKE)
+            return ExchangeFailed(
+                attempt=attempt, failure=MODEL_BROKE, message=describe(error), retryable=False, used=effect.used
+            )
         return Answered(
             attempt=self._attempt(effect, request, answer.exchange, "completed"),
             blocks=answer.blocks,
@@ -79,18 +111,25 @@ class Performer:
             raw_stop=answer.raw_stop,
         )
 
-    async def call(self, run: Run, step: Step, call: CallState) -> Settlement:
-        """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be."""
+    async def call(self, run: Run, step: Step, call: CallState) -> Settlement | None:
+        """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be.
+
+        None leaves the call open in the log: the process is stopping, and what became of it is for a resume to find out.
+        """
         spec = self._spec(run, call)
         self.barrier.check_tenure()
         happening = await self._dispatch(run, step, call, spec)
+        if happening is None:
+            return None
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
         return _bounded(settle(spec.effect, happening, after_crash=False), run)
 
-    async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement:
+    async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
         happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
+        if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
+            return None
         return _bounded(settle(self._spec(run, call).effect, happening, after_crash=True), run)
 
     async def end_leftovers(self, call: CallState) -> bool:
@@ -118,13 +157,13 @@ class Performer:
                 self.feed.publish(_with(live, "text", chunk.text))
         raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
 
-    def _attempt(self, effect: CallModel, request: Request, exchange: Exchange, outcome: str) -> ModelAttemptFinished:
+    def _attempt(self, effect: CallModel, request: Request | None, exchange: Exchange, outcome: str) -> ModelAttemptFinished:
         return ModelAttemptFinished(
             step_id=effect.step_id,
             attempt=effect.attempt,
             http_attempt=effect.used,
-            request_body_len=len(request.body),
-            request_body_sha256=request.sha256,
+            request_body_len=len(request.body) if request else 0,
+            request_body_sha256=request.sha256 if request else "",
             response_body_len=exchange.response_body_len,
             outcome=outcome,
             ts_ms=self.clock.now_ms(),
@@ -133,43 +172,47 @@ class Performer:
             content_type=exchange.content_type,
         )
 
-    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening:
+    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | None:
+        """Run the tool to its end, its timeout, or the cut. A known outcome is kept even where it comes behind a cancellation."""
         tool = self.kit.tools[spec.name]
         cancelled = asyncio.Event()
         told = self._told(run, step, call, spec, cancelled)
         arguments = told.arguments if isinstance(told.arguments, dict) else {}
         running = asyncio.ensure_future(_guarded(tool.run(arguments, told)))
         try:
-            done = await self._within(running, spec.timeout_ms)
-            if not done and spec.interruptible:
+            timed_out = await self._within(running, spec.timeout_ms)
+            if not running.done() and not spec.interruptible:
+                await asyncio.wait({running})  # a tool that may not be interrupted is waited for (Q12)
+            elif not running.done():
                 cancelled.set()
                 running.cancel()
-                done = await self._within(running, int(CANCEL_GRACE_SECONDS * 1000))
-            elif not done:
-                await asyncio.wait({running})  # a tool that may not be interrupted is waited for (Q12)
+                await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
         except asyncio.CancelledError:
             cancelled.set()
             running.cancel()
             await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
             raise
-        if not running.done():
-            return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms; the tool did not end when it was told to")
-        happening = running.result()
-        if cancelled.is_set() and isinstance(happening, SentButOutcomeUnknown):
-            return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms")
-        return happening
+        happening = running.result() if running.done() else lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
+        if not cancelled.is_set() or not isinstance(happening, SentButOutcomeUnknown):
+            return happening
+        if not timed_out and self.cut.reason is Cut.LEAVING:
+            return None
+        return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms" if timed_out else Cut.TIME_UP.value)
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
-        """Whether it ended within that time; None is no limit."""
-        if timeout_ms is None:
-            await asyncio.wait({running})
-            return True
-        timer: asyncio.Future[Any] = asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
+        """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
+        cut = asyncio.ensure_future(self.cut.event.wait())
+        waiting: list[asyncio.Future[Any]] = [running, cut]
+        timer = None if timeout_ms is None else asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
+        if timer is not None:
+            waiting.append(timer)
         try:
-            await asyncio.wait({running, timer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return timer is not None and timer.done() and not cut.done()
         finally:
-            timer.cancel()
-        return running.done()
+            cut.cancel()
+            if timer is not None:
+                timer.cancel()
 
     def _told(self, run: Run, step: Step, call: CallState, spec: ToolSpec, cancelled: asyncio.Event) -> Call[object]:
         planned = call.planned
@@ -192,7 +235,7 @@ class Performer:
             run_id=run.run_id,
             step_id=step.step_id,
             ordinal=planned.ordinal,
-            context=run.context,
+            context=copy.deepcopy(run.context),  # a tool cannot change what the next one sees
             deps=self.kit.deps,
             arguments=parsed if isinstance(parsed, dict) else {},
             deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,
@@ -207,18 +250,18 @@ class Performer:
         tool: ToolPort = self.kit.tools[spec.name]
         asking = asyncio.ensure_future(_answer(tool, self._told(run, step, call, spec, asyncio.Event())))
         try:
-            if await self._within(asking, run.limits.reconcile_ms):
-                return asking.result() or unknown
+            await self._within(asking, run.limits.reconcile_ms)
+            return asking.result() or unknown if asking.done() else unknown
         finally:
             asking.cancel()
-        return unknown
+            await asyncio.wait({asking}, timeout=CANCEL_GRACE_SECONDS)
 
 
 async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
     """None where the outside cannot tell; an error while asking tells nothing either."""
     try:
         found = await tool.reconcile(call)
-    except Exception:  # noqa: BLE001 - a failed question leaves the outcome as unknown as it was
+    except BaseException:  # noqa: BLE001  a failed question leaves the outcome as unknown as it was
         return None
     match found:
         case DidHappen(output=output):
@@ -233,11 +276,9 @@ async def _guarded(running: Coroutine[object, object, JSON]) -> Happening:
     """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
     try:
         value = await running
-    except BaseException as error:  # noqa: BLE001 - the one place where whatever a tool raises becomes an outcome
+    except BaseException as error:  # noqa: BLE001  the one place where whatever a tool raises becomes an outcome
         return classify_exception(error)
-    if isinstance(value, Done):
-        return completed(value.value, terminate=True)
-    return value if isinstance(value, Completed) else completed(value)
+    return completed(value.value, terminate=True) if isinstance(value, Done) else completed(value)
 
 
 def _bounded(settled: Settlement, run: Run) -> Settlement:

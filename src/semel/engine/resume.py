@@ -28,13 +28,15 @@ async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWri
     """Take the lease, verify and fold the log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
     writer = await ground.store.open(session)
     try:
+        new = not writer.frames
         state = state_of(writer.frames, incomplete(writer.frames), session)
+        writer.forget_frames()
         if not state.lineage:
             state = replace(state, lineage=ground.ids.fresh())
     except BaseException:
         await writer.close()
         raise
-    return writer, Barrier(writer, feed, ground.clock, state)
+    return writer, Barrier(writer, feed, ground.clock, state, new=new)
 
 
 async def end_leftovers(state: Session, performer: Performer) -> tuple[str, ...]:

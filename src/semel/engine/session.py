@@ -6,7 +6,7 @@ An actor lives as long as it holds the lease: it is opened for a run and closed 
 import asyncio
 from collections.abc import Sequence
 
-from semel.core.decide import continue_run, known_delivery, resolve, send
+from semel.core.decide import continue_run, resolve, send
 from semel.core.effects import Decision, Resolve, Send
 from semel.core.fold import fold
 from semel.core.guards import check_tools
@@ -21,7 +21,8 @@ from semel.engine.kit import Kit
 from semel.engine.loop import run_to_rest
 from semel.engine.perform import Performer
 from semel.engine.resume import Ground, end_leftovers, open_session
-from semel.errors import SessionBusy
+from semel.engine.waiting import to_its_end
+from semel.errors import LeaseLost, SessionBusy, StoreError
 from semel.ports.log import LogWriter
 
 
@@ -52,13 +53,7 @@ class SessionActor:
         return self._barrier.state
 
     async def send(self, command: Send, kit: Kit) -> str:
-        """Start a run; answered with its id once `run_started` is durable. A key that was used before answers with its run.
-
-        Raises KeyReuse, and SessionBusy while another run is open.
-        """
-        known = known_delivery(self.state, command.key, command.text, command.context)
-        if known is not None:
-            return known
+        """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open."""
         self._refuse_second_run()
         await self._start(send(self.state, command), kit)
         return self._newest()
@@ -72,17 +67,16 @@ class SessionActor:
         if run is None:
             self.publish_if_stale()
             return None
-        if self._task is None:
+        if not self.running:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
             self.warnings = check_tools(run.tools, specs, run.agent.name)
-            performer = self._performer(kit)
-            self.leftovers = await end_leftovers(self.state, performer)
+            self.leftovers = await end_leftovers(self.state, self._performer(kit))
             await self._start(recover(self.state), kit)
         return run.run_id
 
     async def resolve(self, command: Resolve) -> None:
         """Make a verdict durable; an equal one again changes nothing. Raises UnknownCall, VerdictConflict."""
-        await self._barrier.commit(resolve(self.state, command))
+        await self._barrier.commit_chosen(lambda state: resolve(state, command))
         self._publish()
 
     async def resolve_and_continue(self, command: Resolve, go_on: Send, kit: Kit) -> str:
@@ -96,21 +90,23 @@ class SessionActor:
         await self._start(Decision(records=(*verdict, *decided.records), effects=decided.effects), kit)
         return self._newest()
 
-    async def at_rest(self) -> Session:
-        """Wait until the run has its terminal or the process stops it; raises what kept the run from going on."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
-        return self.state
+    def carried(self) -> "Carried":
+        """The run that is being carried now, to wait for."""
+        return Carried(self, self._task)
 
     async def stop(self, drain_seconds: float) -> None:
-        """Start nothing new, give calls that are under way that long to come back, and rest. The run stays open for a resume."""
+        """Start nothing new and rest. The run stays open for a resume.
+
+        Calls under way get `drain_seconds` to come back; then those that may be interrupted are, and what is known of them is
+        kept. A call that may not be interrupted is waited for (Q12).
+        """
         self._stopping = True
-        if self._flights is not None:
-            self._flights.stop_asking()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=drain_seconds)
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._flights is None or self._task is None:
+            return
+        self._flights.stop_asking()
+        await asyncio.wait({self._task}, timeout=drain_seconds)
+        self._flights.leave()
+        await asyncio.wait({self._task})
 
     async def close(self) -> None:
         """Give the lease back; a run that is still under way is cut off as by a crash, so `stop` first."""
@@ -124,9 +120,14 @@ class SessionActor:
             await self._writer.close()
 
     async def _start(self, first: Decision, kit: Kit) -> None:
-        """Begin to carry the run; returns when its first barrier is durable, raises if it failed."""
+        """Begin to carry the run; returns when its first barrier is durable, raises if it failed.
+
+        A caller that is cancelled waits for that, too: what was begun is either not there at all, or carried.
+        """
+        if self._stopping:
+            raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
-        run_flights = Flights(self._performer(kit), lambda: self.state)
+        flights = Flights(self._performer(kit), lambda: self.state)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def after() -> None:
@@ -134,13 +135,12 @@ class SessionActor:
             if not durable.done():
                 durable.set_result(None)
 
-        carrying = run_to_rest(
-            first, self._barrier, run_flights, self._ground.clock, stopping=lambda: self._stopping, after=after
-        )
-        self._flights, self._task = run_flights, asyncio.ensure_future(carrying)
-        await asyncio.wait({durable, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        carrying = run_to_rest(first, self._barrier, flights, self._ground.clock, stopping=lambda: self._stopping, after=after)
+        task = asyncio.ensure_future(carrying)
+        self._flights, self._task = flights, task
+        await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
         if not durable.done():
-            task, self._task = self._task, None
+            self._flights = self._task = None
             task.result()
 
     def _performer(self, kit: Kit) -> Performer:
@@ -149,41 +149,63 @@ class SessionActor:
     def _ahead(self, records: Sequence[Record]) -> Session:
         """The state as it will be after these records."""
         state = self.state
-        return fold(
-            (
-                Logged(seq=state.head + place, at_ms=state.last_at_ms, fence=self._writer.fence, record=record)
-                for place, record in enumerate(records, start=1)
-            ),
-            state,
+        places = (
+            Logged(seq=state.head + place, at_ms=state.last_at_ms, fence=self._writer.fence, record=record)
+            for place, record in enumerate(records, start=1)
         )
+        return fold(places, state)
 
     def _refuse_second_run(self) -> None:
         if self.state.run is not None:
             raise SessionBusy(
                 f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"
             )
-        self._task = self._flights = None
 
     def _newest(self) -> str:
         return self.state.newest or ""
 
     def _publish_on_change(self) -> None:
-        """At the start of a run, at its end, and when a resume takes it up."""
+        """At the start of a run, at its end, when a resume takes it up, and when a call turns out to be unknown."""
         now = (self.state.newest, self.state.run is None)
-        if now != self._published:
+        if now != self._published and self._publish():
             self._published = now
-            self._publish()
 
-    def _publish(self) -> None:
+    def _publish(self) -> bool:
+        """Replace the status. It is a view: where it cannot be written, what was acknowledged stands, and it is tried again."""
         status = status_of(self.state, self._barrier.digest)
-        if status is not None:
+        if status is None:
+            return True
+        try:
             self._barrier.publish_status(encode_status(status))
+        except LeaseLost:
+            raise
+        except StoreError as error:
+            self.warnings = (*self.warnings, f"status.json could not be written: {error}")
+            return False
+        return True
 
     def publish_if_stale(self) -> None:
         """A process that died behind `run_finished` may have left a status that still says `running`."""
         found = decode_status(self._ground.store.read_status(self.state.session))
         if found is None or found.head_seq < self.state.head or found.state == "running":
             self._publish()
+
+
+class Carried:
+    """One carrying of a run by an actor, to wait for."""
+
+    def __init__(self, actor: SessionActor, task: "asyncio.Task[None] | None") -> None:
+        """`task` is None where there was nothing to carry."""
+        self._actor = actor
+        self._task = task
+
+    async def to_rest(self) -> Session:
+        """Wait until the run has its terminal or the process stopped it; raises what kept it from going on."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.result()
+        return self._actor.state
 
 
 async def open_actor(ground: Ground, session: str) -> SessionActor:

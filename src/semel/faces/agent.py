@@ -5,13 +5,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Generic, TypeVar
 
-from msgspec import json
+from msgspec import MsgspecError, convert, json
 
 from semel import wiring
 from semel.core import limits as core_limits
-from semel.core.effects import Send
+from semel.core.effects import Resolve, Send
 from semel.core.keys import canonical
-from semel.core.records import AgentRef, Config
+from semel.core.records import AgentRef, Config, Verdict
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import JSON, Bundle, Money, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
@@ -23,6 +23,8 @@ from semel.ports.world import Clock
 
 OutputT = TypeVar("OutputT")
 NAME_CHARS_MOST = 100
+KEY_CHARS_MOST = 256
+WALL_SECONDS_MOST = 366 * 86_400
 _DEFAULT = core_limits.Limits()
 
 
@@ -44,9 +46,12 @@ class Limits:
 
     def frozen(self) -> core_limits.Limits:
         """As a run records them. Raises BadSettings for a value that makes no sense."""
-        for name in ("steps", "tokens", "wall_seconds", "result_bytes", "output_retries", "parallel_calls"):
-            if getattr(self, name) <= 0:
-                raise BadSettings(f"the limit {name} must be above zero, not {getattr(self, name)}")
+        for name in ("steps", "tokens", "result_bytes", "output_retries", "parallel_calls", "model_retries"):
+            value, least = getattr(self, name), 0 if name == "model_retries" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise BadSettings(f"the limit {name} must be a whole number of at least {least}, not {value!r}")
+        if not 0 < self.wall_seconds <= WALL_SECONDS_MOST:
+            raise BadSettings(f"the limit wall_seconds must be above 0 and at most {WALL_SECONDS_MOST}, not {self.wall_seconds}")
         return core_limits.Limits(
             steps=self.steps,
             tokens=self.tokens,
@@ -55,7 +60,7 @@ class Limits:
             result_bytes=self.result_bytes,
             output_retries=self.output_retries,
             parallel_calls=self.parallel_calls,
-            model_retries=max(0, self.model_retries),
+            model_retries=self.model_retries,
         )
 
 
@@ -64,7 +69,7 @@ def parse_money(text: str) -> Money:
     amount, _, currency = text.strip().partition(" ")
     try:
         micros = int(Decimal(amount) * 1_000_000)
-    except (InvalidOperation, ValueError):
+    except (InvalidOperation, ValueError, OverflowError):
         micros = -1
     if micros <= 0 or len(currency) != 3 or not currency.isalpha() or not currency.isupper():
         raise BadSettings(f'{text!r} is not a cost limit; write it like "1.00 USD"')
@@ -137,18 +142,48 @@ def kit_for_open_run(agent: Agent[OutputT], bundle: Bundle, deps: object, clock:
 
 def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:
     """What a run of this agent freezes. Raises BadAgent where instructions cannot be rendered, BadSettings for a bad context."""
-    if not finite(context):
-        raise BadSettings("the context holds NaN or infinity, which JSON cannot carry")
-    context = clean_json(context)
     return Send(
         key=key,
-        text=clean_text(text),
+        text=text,
         agent=AgentRef(name=agent.name, source=agent.source, digest=agent.digest or _digest(agent, kit)),
         config=Config(bundle=kit.model.bundle, limits=agent.limits.frozen(), output_schema=agent.output_schema()),
         instructions=_rendered(agent, context),
         tools=tuple(port.spec for port in kit.tools.values()),
         context=context,
     )
+
+
+def checked_delivery(text: str, key: str, context: JSON) -> tuple[str, str, JSON]:
+    """A message, its key and its context as the log will hold them: clean text, and JSON as it reads back (B19).
+
+    Raises BadSettings for what no log or no provider would take.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise BadSettings("a message needs words; an empty one is refused by providers")
+    if not isinstance(key, str) or not 0 < len(key) <= KEY_CHARS_MOST or not key.isprintable():
+        raise BadSettings(f"a key is printable text of 1 to {KEY_CHARS_MOST} characters, not {key!r}")
+    try:
+        if not finite(context):
+            raise ValueError("it holds NaN or infinity")  # noqa: TRY301  one place says what a context may be
+        read_back = json.decode(json.encode(clean_json(context)))
+    except (TypeError, ValueError, OverflowError, RecursionError, AttributeError, MsgspecError) as error:
+        raise BadSettings(f"the context is not JSON: {error}") from None
+    return clean_text(text), clean_text(key), read_back
+
+
+def checked_verdict(call_key: str, verdict: Verdict, *, by: str, output: str | None, note: str | None) -> Resolve:
+    """What a person found out, as the log will hold it. Raises BadSettings for another word or a wrong type."""
+    cleaned = {
+        "call_key": call_key,
+        "verdict": verdict,
+        "by": clean_text(by) if isinstance(by, str) else by,
+        "output": clean_text(output) if isinstance(output, str) else output,
+        "note": clean_text(note) if isinstance(note, str) else note,
+    }
+    try:
+        return convert(cleaned, Resolve)
+    except MsgspecError as error:
+        raise BadSettings(f"the verdict cannot be recorded: {error}") from None
 
 
 def _rendered(agent: Agent[OutputT], context: JSON) -> str:

@@ -8,7 +8,8 @@ match await run.result(): ...
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -20,16 +21,17 @@ from semel.core.effects import Resolve, Send
 from semel.core.guards import check_tools
 from semel.core.records import AgentRef, Verdict
 from semel.core.state import Session
+from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
-from semel.engine.session import SessionActor, open_actor
-from semel.errors import BadAgent, OutcomePending, SemelError, need
-from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, send_command
+from semel.engine.session import Carried, SessionActor, open_actor
+from semel.errors import BadAgent, OutcomePending, RuntimeLeft, SemelError, need
+from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
 from semel.faces.results import Result
-from semel.faces.run import RunHandle
-from semel.faces.views import InboxItem, find_call, inbox_of, view_of
+from semel.faces.run import RunHandle, stopped
+from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
@@ -61,7 +63,7 @@ class Runtime:
         ground: Ground | None = None,
     ) -> None:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
-        self.unrecovered: dict[str, SemelError] = {}
+        self.unrecovered: dict[str, Exception] = {}
         self._agents = {agent.name: agent for agent in agents}
         self._deps = deps
         self._recover = recover
@@ -69,8 +71,9 @@ class Runtime:
         self._find_agent = find_agent
         self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
         self._actors: dict[str, SessionActor] = {}
-        self._minders: dict[str, asyncio.Task[Session]] = {}
-        self._doors: dict[str, asyncio.Lock] = {}
+        self._minders: set[asyncio.Task[Session]] = set()
+        self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._left = False
         self._recovery: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -79,12 +82,20 @@ class Runtime:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._left = True
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait({self._recovery})
-        await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
+        await self._stop_all()
+        for door in list(self._doors.values()):
+            async with door:  # whoever is within has begun before we left; what it began is stopped below
+                pass
+        await self._stop_all()
         if self._minders:
-            await asyncio.wait(self._minders.values())
+            await asyncio.wait(self._minders)
+
+    async def _stop_all(self) -> None:
+        await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
 
     def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":
         """A session by its id, or a new one. `context` is durable JSON that tools and instructions see, in each send."""
@@ -111,20 +122,19 @@ class Runtime:
         An equal verdict again changes nothing. Raises UnknownCall, VerdictConflict, SessionBusy.
         """
         item = find_call(self._ground.store, call)
-        command = Resolve(call_key=item.call.call_key, verdict=verdict, by=by, output=output, note=note)
+        command = checked_verdict(item.call.call_key, verdict, by=by, output=output, note=note)
         new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
         if not new and not go_on:
             return None
         self.check_open_run(item.session)
 
         async def begin(actor: SessionActor) -> str | None:
-            await self._finish_open_run(actor)
             if go_on:
                 return await self._continue(actor, command, item.call.run_id)
             await actor.resolve(command)
             return None
 
-        return await self._start(item.session, begin)
+        return await self._behind_open_run(item.session, begin)
 
     async def resume(self, session: str) -> RunHandle[Any] | None:
         """Carry on the open run of a session; None if it has none. Raises BadAgent, SessionBusy, LogDamaged, NewerWriter."""
@@ -132,8 +142,8 @@ class Runtime:
         self.check_open_run(session)
         return await self._start(session, self._resume_open_run)
 
-    def check_open_run(self, session: str) -> None:
-        """Raise what keeps the open run of a session from going on here, found by reading alone, so that nothing is written.
+    def check_open_run(self, session: str) -> bool:
+        """Whether a session has a run that a dead process left open, and that can go on here; by reading alone.
 
         Raises BadAgent for an agent that is not found or has other tools, BundleRefused, LogDamaged, NewerWriter.
         """
@@ -143,39 +153,89 @@ class Runtime:
             agent = self._agent_of(run.agent)
             kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
+        return run is not None
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
-        kit = kit_for_new_run(agent, self._deps, self._ground.clock)
-        command = send_command(agent, kit, text, key or self._ground.ids.fresh(), context)
-        handle = await self._start(session, lambda actor: self._send(actor, command, kit), agent.output)
+        text, key, context = checked_delivery(text, key or self._ground.ids.fresh(), context)
+
+        def build() -> tuple[Send, Kit]:
+            kit = kit_for_new_run(agent, self._deps, self._ground.clock)
+            return send_command(agent, kit, text, key, context), kit
+
+        try:
+            built = build()
+        except SemelError:
+            if not self._is_known(session, key):  # a key is asked first: a finished run needs neither its agent nor its model
+                raise
+            built = None
+
+        async def begin(actor: SessionActor) -> str:
+            known = known_delivery(actor.state, key, text, context)
+            if known is not None:
+                await self._resume_open_run(actor)  # the key's own run, if it is the open one
+                return known
+            command, kit = built or build()
+            return await actor.send(command, kit)
+
+        handle = await self._behind_open_run(session, begin, agent.output, key=key)
         return need(handle, "a send has a run")
 
-    async def _send(self, actor: SessionActor, command: Send, kit: Kit) -> str:
-        known = known_delivery(actor.state, command.key, command.text, command.context)
-        if known is not None:
-            await self._resume_open_run(actor)  # the key's own run, if it is the open one; else this finds it running
-            return known
-        if not actor.running:
-            await self._finish_open_run(actor)
-        return await actor.send(command, kit)
+    def status(self, session: str) -> Status | None:
+        """See `SessionHandle.state`."""
+        store = self._ground.store
+        if not store.exists(session):
+            return None
+        view = view_of(store, session)
+        return status_of(view.state, view.frames[-1].digest)
 
-    async def _finish_open_run(self, actor: SessionActor) -> None:
-        """Carry a run that a dead process left to its rest, in front of what was asked for now."""
-        run_id = await self._resume_open_run(actor)
-        if run_id is None:
-            return
-        state = await actor.at_rest()
-        ended = need(state.ended.get(run_id), "a run that came to rest is finished")
-        if ended.unknown:
-            raise OutcomePending(
-                f"session {state.session!r}: the run before was cut short and the outcome of {len(ended.unknown)} of its calls "
-                f"is unknown. Your request was not accepted. See `semel inbox`, then ask again"
-            )
+    def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
+        """See `SessionHandle.events`."""
+        store = self._ground.store
+        frames = store.read(session, after).frames if store.exists(session) else ()
+        return (frame_event(frame) for frame in frames if frame.seq > max(0, after))
+
+    def _is_known(self, session: str, key: str) -> bool:
+        store = self._ground.store
+        return store.exists(session) and key in view_of(store, session).state.keys
+
+    async def _behind_open_run(
+        self,
+        session: str,
+        begin: Callable[[SessionActor], Awaitable[str | None]],
+        output: type[OutputT] | None = None,
+        key: str | None = None,
+    ) -> RunHandle[OutputT] | None:
+        """Do what is asked, behind a run that a dead process left open: that is carried to its rest first, outside the door.
+
+        A key that started the open run does not wait behind it.
+        """
+        while True:
+            stranded = False
+
+            async def either(actor: SessionActor) -> str | None:
+                nonlocal stranded
+                run = actor.state.run
+                stranded = run is not None and not actor.running and run.key != key
+                return await (self._resume_open_run(actor) if stranded else begin(actor))
+
+            handle = await self._start(session, either, output)
+            if not stranded or handle is None:
+                return handle
+            ended = (await handle.rest()).ended.get(handle.run_id)
+            if ended is None:
+                raise stopped(session, handle.run_id)
+            if ended.unknown:
+                raise OutcomePending(
+                    f"session {session!r}: the run before was cut short and the outcome of {len(ended.unknown)} of its calls is "
+                    f"unknown. Your request was not accepted. See `semel inbox`, then ask again"
+                )
 
     async def _resume_open_run(self, actor: SessionActor) -> str | None:
         run = actor.state.run
-        if run is None or actor.running:
+        if actor.running:
+            return None
+        if run is None:
             actor.publish_if_stale()
             return None
         agent = self._agent_of(run.agent)
@@ -200,7 +260,9 @@ class Runtime:
         self, session: str, begin: Callable[[SessionActor], Awaitable[str | None]], output: type[OutputT] | None = None
     ) -> RunHandle[OutputT] | None:
         """Open the session, do what is asked, and hand out the run; give the lease back where nothing is under way."""
-        async with self._doors.setdefault(session, asyncio.Lock()):
+        async with self._door(session):
+            if self._left:
+                raise RuntimeLeft("the runtime was left; send within its `async with` block")
             actor = self._actors.get(session)
             if actor is None:
                 actor = self._actors[session] = await open_actor(self._ground, session)
@@ -208,9 +270,13 @@ class Runtime:
             try:
                 run_id = await begin(actor)
             finally:
-                rest = await self._rest_of(session, actor)
+                minder = await self._mind_or_close(session, actor)
         if run_id is None:
             return None
+        rest = minder
+        if rest is None or run_id in actor.state.ended:
+            rest = asyncio.get_running_loop().create_future()
+            rest.set_result(actor.state)
         return RunHandle(
             run_id,
             store=self._ground.store,
@@ -221,23 +287,28 @@ class Runtime:
             before=before,
         )
 
-    async def _rest_of(self, session: str, actor: SessionActor) -> "asyncio.Future[Session]":
-        """The future of the state at rest. A minder closes the actor then; one that has nothing to carry is closed now."""
+    def _door(self, session: str) -> asyncio.Lock:
+        """One at a time may open a session or begin something in it. A door that nobody stands at is forgotten."""
+        door = self._doors.get(session)
+        if door is None:
+            door = self._doors[session] = asyncio.Lock()
+        return door
+
+    async def _mind_or_close(self, session: str, actor: SessionActor) -> "asyncio.Future[Session] | None":
+        """Someone who closes the actor behind its run; one that has nothing to carry is closed now."""
         if not actor.running:
             await self._close(session, actor)
-            done: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
-            done.set_result(actor.state)
-            return done
-        minder = self._minders.get(session)
-        if minder is None or minder.done():
-            minder = self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
+            return None
+        minder = asyncio.ensure_future(self._mind(session, actor, actor.carried()))
+        self._minders.add(minder)
+        minder.add_done_callback(self._minders.discard)
         return minder
 
-    async def _mind(self, session: str, actor: SessionActor) -> Session:
+    async def _mind(self, session: str, actor: SessionActor, carried: Carried) -> Session:
         try:
-            return await actor.at_rest()
+            return await carried.to_rest()
         finally:
-            async with self._doors[session]:
+            async with self._door(session):
                 if not actor.running:
                     await self._close(session, actor)
 
@@ -249,12 +320,13 @@ class Runtime:
     async def _resume_all(self) -> None:
         """Resume what a dead process left open; what cannot be is in `unrecovered`, by session."""
         for session in self._ground.store.sessions():
+            await asyncio.sleep(0)
             try:
                 view = view_of(self._ground.store, session)
                 run = view.state.run
                 if run is not None and view.owner is None and run.agent.name in self._agents:
                     await self.resume(session)
-            except SemelError as error:
+            except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
                 self.unrecovered[session] = error
 
 
@@ -278,6 +350,14 @@ class SessionHandle(Generic[OutputT]):
     async def resume(self) -> RunHandle[Any] | None:
         """Carry on the open run, if there is one."""
         return await self._runtime.resume(self.id)
+
+    def state(self) -> Status | None:
+        """What the session is doing, by reading its log; None before its first run."""
+        return self._runtime.status(self.id)
+
+    def events(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
+        """What the log holds with seq > `after`, in order, up to now; `RunHandle.events` goes on while a run works."""
+        return self._runtime.events(self.id, after)
 
 
 def run_sync(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from semel import wiring
-from semel.core.decide import send
+from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Dispatch, Reconcile, Send
 from semel.core.fold import fold
 from semel.core.frame import Frame
@@ -19,7 +19,7 @@ from semel.ports.model import Request
 from semel.ports.world import Clock
 
 PLACEHOLDER = "<the next message>"
-_KEY = "preview"
+_KEY = "the next message\x00"  # no key that a caller may use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,10 @@ def _gone_on(state: Session) -> tuple[Session, bool]:
             f"the next request of session {state.session!r} depends on calls of step {run.step.step_id if run.step else 0} that "
             f"are still open; `semel show {state.session}` lists them"
         )
-    return _ahead(state, decision), any(isinstance(effect, CallModel) for effect in decision.effects)
+    ahead = _ahead(state, decision)
+    if decision.effects or ahead.run is None:
+        return ahead, any(isinstance(effect, CallModel) for effect in decision.effects)
+    return _ahead(ahead, seal(ahead)), False  # a call is unknown: the next request is that of the next run
 
 
 def _next_run(view: SessionView, state: Session, text: str | None) -> Session:

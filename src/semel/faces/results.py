@@ -6,7 +6,7 @@ from typing import Generic, NoReturn, TypeVar
 from semel.core.records import Failure
 from semel.core.state import Ended, Session, UnknownCall
 from semel.core.status import standing
-from semel.core.values import Usage
+from semel.core.values import Stop, Usage
 from semel.errors import RunNotCompleted
 
 OutputT = TypeVar("OutputT")
@@ -24,9 +24,10 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class Completed(Ending, Generic[OutputT]):
-    """The run did its work."""
+    """The run did its work. `stop` says why the model ended its last answer; one with `max_tokens` was cut at its limit."""
 
     output: OutputT
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ def result_of(state: Session, ended: Ended, output: OutputT) -> Result[OutputT]:
     facts = {"session": state.session, "run_id": ended.run_id, "usage": ended.usage}
     match standing(ended):
         case "completed":
-            return Completed(output=output, reason=ended.reason, **facts)  # type: ignore[arg-type]  # facts are keyword fields
+            return Completed(output=output, stop=ended.stop, reason=ended.reason, **facts)  # type: ignore[arg-type]  # facts are keyword fields
         case "interrupted":
             unknown = tuple(call for call in state.unknown if call.run_id == ended.run_id)
             return Interrupted(unknown=unknown, reason=ended.reason, **facts)  # type: ignore[arg-type]  # as above

@@ -71,7 +71,7 @@ class RunHandle(Generic[OutputT]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a resume found changed in the agent; it acts at the next run."""
+        """What a resume found changed in the agent, which acts at the next run; and a status that could not be written."""
         return self._actor.warnings
 
     @property
@@ -84,18 +84,16 @@ class RunHandle(Generic[OutputT]):
         run = self._actor.state.run
         return None if run is None or run.run_id != self.run_id else glance_at(run)
 
-    async def rest(self) -> None:
+    async def rest(self) -> Session:
         """Wait until the run is finished, or stopped with this process. Raises what kept it from going on."""
-        await asyncio.shield(self._rest)
+        return await asyncio.shield(self._rest)
 
     async def result(self) -> Result[OutputT]:
         """Wait for the end of the run. Raises what kept this process from carrying it on; the run itself is safe in the log."""
-        state = await asyncio.shield(self._rest)
+        state = await self.rest()
         ended = state.ended.get(self.run_id)
         if ended is None:
-            raise RunNotCompleted(
-                f"run {self.run_id[:8]} of session {self.session!r} was stopped with this process; `semel resume` goes on with it"
-            )
+            raise stopped(self.session, self.run_id)
         return result_of(state, ended, convert_output(ended.output, self._output))
 
     async def text(self) -> AsyncIterator[str]:
@@ -107,25 +105,39 @@ class RunHandle(Generic[OutputT]):
     async def events(self, *, after: int = 0, live: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Everything of the session with seq > `after`, without a gap or a repeat, until this run ends; with `live`, also text.
 
-        `after=-1` starts now. Live events have no seq, may be lost, and are never replayed.
+        `after=-1` starts where the run did. Live events are of this run only, have no seq, may be lost, and are never replayed.
+        Raises what kept the run from going on.
         """
-        seen = self._actor.state.head if after < 0 else after
-        if after >= 0:
-            for event in self._from_log(seen):
-                seen = event["seq"]
-                yield event
-        async for event in follow(self._subscription, self._rest, self._from_log, seen):
-            if "seq" not in event:
-                if live:
-                    yield event
-                continue
+        seen = self.before if after < 0 else after
+        subscription = self._actor.feed.subscribe(self._subscription)
+        for event in self._from_log(seen) if seen < self.before else []:
+            if event["seq"] > self.before:
+                break  # from here on the subscription has them, in order with what is live
+            seen = event["seq"]
             yield event
-            if event["type"] == "run_finished" and event["record"]["run_id"] == self.run_id:
+            if self._ends(event):
                 return
+        async for event in follow(subscription, self._rest, self._from_log, seen):
+            if "seq" in event:
+                yield event
+                if self._ends(event):
+                    return
+            elif live and event["run_id"] == self.run_id:
+                yield event
+
+    def _ends(self, event: dict[str, Any]) -> bool:
+        return bool(event["type"] == "run_finished" and event["record"]["run_id"] == self.run_id)
 
     def _from_log(self, after: int) -> list[dict[str, Any]]:
         view = self._store.read(self.session, after)
         return [frame_event(frame) for frame in view.frames if frame.seq > max(0, after)]
+
+
+def stopped(session: str, run_id: str) -> RunNotCompleted:
+    """The error for a run that rests open, because its process stopped."""
+    return RunNotCompleted(
+        f"run {run_id[:8]} of session {session!r} was stopped with its process; `semel resume` goes on with it"
+    )
 
 
 async def follow(
@@ -134,7 +146,7 @@ async def follow(
     from_log: Callable[[int], list[dict[str, Any]]],
     seen: int,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Events behind `seen`, in order; what a slow reader was not handed is read from the log (P6)."""
+    """Events behind `seen`, in order; what a slow reader was not handed is read from the log (P6). Raises what `rest` raises."""
     while True:
         taking = asyncio.ensure_future(subscription.take())
         waiting: list[asyncio.Future[Any]] = [taking, rest]
@@ -156,10 +168,14 @@ async def follow(
             if event.frame.seq > seen:
                 seen = event.frame.seq
                 yield event_of(event)
-        if subscription.lagged or rest.done():
+        if subscription.lagged:
             subscription.lagged = False
             for shown in from_log(seen):
                 seen = shown["seq"]
                 yield shown
         if rest.done() and not events:
+            rest.result()
+            for shown in from_log(seen):
+                seen = shown["seq"]
+                yield shown
             return

@@ -108,8 +108,10 @@ def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:
 
 def find_call(store: SessionStore, prefix: str) -> InboxItem:
     """The one call whose key starts like this, resolved ones included. Raises UnknownCall when there is none, or several."""
+    if not prefix:
+        raise NoSuchCall("name the call by its key or the start of it, as `semel inbox` shows it")
     found = [item for item in _all_calls(store) if item.call.call_key.startswith(prefix)]
-    if len(found) == 1 and prefix:
+    if len(found) == 1:
         return found[0]
     if found:
         raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")

@@ -55,6 +55,9 @@ class LogWriter(Protocol):
     def frames(self) -> Sequence[Frame]:
         """The frames that were verified at open, the lineage line first. Empty for a new session."""
 
+    def forget_frames(self) -> None:
+        """Let go of `frames`, once they are folded: a log does not stay in memory beside its state."""
+
     @property
     def fence(self) -> int:
         """The tenure stamp of this writer."""

@@ -1,6 +1,7 @@
 """A process that opens a session again and again, and proves with an exclusive file that nobody else holds it meanwhile.
 
-racer ROOT SESSION WINS: stops after that many turns at the lease; prints `won <turns> busy <refusals> records <seq,...>`.
+racer ROOT SESSION WINS EVERY: stops after that many turns at the lease, and appends at every so manyth; prints
+`won <turns> busy <refusals> records <seq,...>`.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from semel.testing.conformance import records
 from storage.logs import lineage_payload
 
 
-async def main(root: str, session: str, wins: str) -> None:
+async def main(root: str, session: str, wins: str, every: str) -> None:
     store = FileStore(Path(root), SystemClock(), known=frozenset())
     marker = Path(root) / "held"
     won, busy, seqs = 0, 0, []
@@ -27,8 +28,9 @@ async def main(root: str, session: str, wins: str) -> None:
             await asyncio.sleep(0)
             continue
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))  # FileExistsError: two holders at once
-        batch = records(f"{os.getpid()}") if writer.frames else [lineage_payload(session), *records(f"{os.getpid()}")]
-        seqs += [frame.seq for frame in await writer.append(batch)]
+        if won % int(every) == 0:
+            batch = records(f"{os.getpid()}") if writer.frames else [lineage_payload(session), *records(f"{os.getpid()}")]
+            seqs += [frame.seq for frame in await writer.append(batch)]
         marker.unlink()
         await writer.close()
         won += 1

@@ -15,7 +15,7 @@ from semel.adapters.file.locks import Locks, native_locks
 
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # O_NONBLOCK: a planted FIFO must not hang us; regular files ignore it
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 30  # more than one call reads
 _PAUSE_SECONDS = 0.01
 
 
@@ -46,7 +46,7 @@ class Disk:
     def read(self, fd: int, offset: int = 0, limit: int | None = None) -> bytes:
         """The bytes from `offset` to the end, or the first `limit` of them."""
         parts: list[bytes] = []
-        left = sys.maxsize if limit is None else limit
+        left = max(os.fstat(fd).st_size - offset, 0) + 1 if limit is None else limit
         while left and (part := os.pread(fd, min(_READ_BYTES, left), offset)):
             parts.append(part)
             offset += len(part)

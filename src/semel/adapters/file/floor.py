@@ -8,9 +8,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from semel.adapters.file.disk import Disk
 from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
 from semel.errors import StoreError
@@ -111,8 +109,3 @@ class FileFloor:
             yield
         finally:
             unlock_and_close(self._disk, fd)
-
-
-def floor_at(path: Path, disk: Disk | None = None) -> FileFloor:
-    """The floor of the state directory at `path`."""
-    return FileFloor(Root(path, disk or Disk()))

@@ -9,7 +9,7 @@ import os
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
-from semel.adapters.file.root import Place, naming, open_private
+from semel.adapters.file.root import Place, open_private
 from semel.core.frame import Point, Scan, verified, witnessed
 from semel.core.values import Frozen
 from semel.errors import LogDamaged
@@ -36,15 +36,14 @@ class Reader:
 
     def view(self, place: Place, directory: int, *, after: int, durable: int) -> View:
         """What may be shown of the log; `durable` is what a writer of this process vouches for, -1 if none."""
-        for looks_left in reversed(range(_LOOKS_MAX)):
-            lease = look_at(place, directory)
+        for _ in range(_LOOKS_MAX - 1):
+            if look_at(place, directory).owner is None:
+                break
             try:
-                with naming("read", place.log):
-                    return self._view(place, directory, after=after, durable=durable)
+                return self._view(place, directory, after=after, durable=durable)
             except LogDamaged:
-                if lease.owner is None or not looks_left:
-                    raise
-        raise AssertionError
+                continue
+        return self._view(place, directory, after=after, durable=durable)
 
     def _view(self, place: Place, directory: int, *, after: int, durable: int) -> View:
         lease = look_at(place, directory)
@@ -60,11 +59,8 @@ class Reader:
             data = self._disk.read(fd, start.offset)
             log = verified(data, place.session, str(place.log), self._known, anchor=named, start=start)
             confirmed = max(durable, start.seq - 1, named or -1, log.point.synced or -1)
-            if confirmed < log.point.seq - 1 and lease.owner is None:
-                self._disk.sync(fd)
-                self._disk.sync_directory(directory)
-                if look_at(place, directory) == lease:
-                    confirmed = log.point.seq - 1
+            if confirmed < log.point.seq - 1 and lease.owner is None and self._sync(fd, directory):
+                confirmed = log.point.seq - 1 if look_at(place, directory) == lease else confirmed
         finally:
             self._disk.close(fd)
         shown = [frame for frame in log.frames if frame.seq <= confirmed]
@@ -73,6 +69,15 @@ class Reader:
             self._seen[place.session] = Sight(device=found.st_dev, inode=found.st_ino, point=point)
         frames = tuple(frame for frame in shown if frame.seq > after)
         return View(frames=frames, head=max(shown[-1].seq if shown else start.seq - 1, 0), owner=lease.owner)
+
+    def _sync(self, fd: int, directory: int) -> bool:
+        """Make durable what was read; a reader that cannot, say on a read-only disk, shows less."""
+        try:
+            self._disk.sync(fd)
+            self._disk.sync_directory(directory)
+        except OSError:
+            return False
+        return True
 
     def _start(self, session: str, found: os.stat_result, after: int) -> Point:
         """Where to begin: behind what was shown before, unless the caller wants that again or the file is another one."""

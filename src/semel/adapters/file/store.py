@@ -116,7 +116,7 @@ class FileStore:
             lease = Lease.take(place, directory)
             try:
                 log = recover(place, directory, lease, self._known)
-                self.floor.raise_to({feature for frame in log.frames for feature in frame.requires})
+                self.floor.raise_to(log.features)
                 writer = FileWriter(place, lease, log, floor=self.floor, clock=self._clock, inline=self._inline)
             except BaseException:
                 lease.release()

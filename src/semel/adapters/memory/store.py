@@ -4,6 +4,7 @@ A `Medium` is what outlives a process: the bytes of the logs, and how much of th
 it is one process; `crash` ends that process, with or without the power.
 """
 
+import errno
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ class MemoryStore:
             log.torn.append(bytes(log.data[found.tail.offset :]))
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
-        self.floor.raise_to(name for frame in found.frames for name in frame.requires)
+        self.floor.raise_to(found.features)
         writer = MemoryWriter(self.medium, session, found, floor=self.floor, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
@@ -174,10 +175,17 @@ class MemoryWriter:
         encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
         self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
         if self._medium.fails("write"):
-            raise AppendRefused(f"could not write to the log of {self._session!r}. It ends with its last good record, as before.")
+            full = OSError(errno.ENOSPC, "no space left on the medium")
+            raise AppendRefused(
+                f"could not write to the log of {self._session!r}. It ends with its last good record, as before."
+            ) from full
         self._log.data += encoded.data
         self._point = encoded.point
         return encoded.frames
+
+    def forget_frames(self) -> None:
+        """Let go of the frames that were there at open."""
+        self.frames = ()
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""

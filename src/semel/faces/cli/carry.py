@@ -1,9 +1,12 @@
 """Carrying runs from the command line: start, show what happens, be interruptible, report (H6: exit comes last)."""
 
 import asyncio
+import functools
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,12 +64,14 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Rou
     """Carry all errands to their rest, side by side."""
     if not errands:
         return Round(carried=())
-    return asyncio.run(_carry(options, ground, errands))
+    with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
+        return asyncio.run(_carry(options, ground, errands))
 
 
 def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
     """How the agent of a log is found: `--agent` if it is given, else where the log says."""
 
+    @functools.cache  # a run is looked at before it is opened, and then again
     def find(ref: AgentRef) -> Agent[Any]:
         found = find_agent(ref) if options.agent is None else named(load_agent(options.agent), ref)
         if ref.digest is not None and found.digest is not None and found.digest != ref.digest:
@@ -110,7 +115,8 @@ async def _one(runtime: Runtime, ground: Ground, options: RunOptions, errand: Er
         return Carried(session=errand.session, report=_reported(ground, options, errand.session, None))
     if options.status is not None:
         write_status(options.status, ground.store.read_status(run.session) or b"")
-    await watch.see(run)
+    with suppress(asyncio.CancelledError):  # cut off with this process, when its time to stop was over; the log is safe
+        await watch.see(run)
     return Carried(session=run.session, report=_reported(ground, options, run.session, run.run_id))
 
 

@@ -1,7 +1,5 @@
 """`ls`, `show`, `preview`: what there is, what happened, and what the model would be asked next. They change nothing."""
 
-import sys
-
 import click
 import msgspec
 
@@ -9,7 +7,7 @@ from semel.core.status import Status, status_of
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import command, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
-from semel.faces.cli.output import data, json_line, one_line, shown, table, talk
+from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
@@ -134,5 +132,5 @@ def preview(*, session: str, prompt: str | None, state: str | None, as_json: boo
         where = {"session": session, "family": bundle.family, "model": bundle.model, "endpoint": bundle.endpoint}
         json_line({**where, "placeholder": found.placeholder, "sha256": request.sha256, "body": body})
         return 0
-    data(found.request.body.decode() + ("\n" if sys.stdout.isatty() else ""))
+    data(found.request.body.decode() + ("\n" if stdout_is_terminal() else ""))
     return 0

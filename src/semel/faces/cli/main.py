@@ -81,8 +81,23 @@ class Verbs(click.Group):
             raise PipeClosed from error
 
 
+def _say_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("semel")
+    except PackageNotFoundError:
+        found = "from a source tree"
+    click.echo(f"semel {found}")
+    ctx.exit()
+
+
 @click.group(cls=Verbs, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="semel", message="semel %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Show the version and exit."
+)
 def semel() -> None:
     """Run LLM agents whose tools do real things. A crash neither repeats an action nor loses a word.
 
@@ -93,8 +108,7 @@ def semel() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run a verb and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # standard streams are text files
+    _prepare_streams()
     try:
         code = _exit_code(arguments)
         sys.stdout.flush()
@@ -105,10 +119,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _prepare_streams() -> None:
+    """Text that an encoding lacks is escaped; a stream that is closed is one that nobody reads."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123  stays open
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refuse_windows() -> None:
+    if sys.platform == "win32":
+        raise UnsupportedPlatform("this is Windows, and semel runs on Linux and macOS; inside WSL it works")
+
+
 def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
-        if sys.platform == "win32":
-            raise UnsupportedPlatform("semel needs Linux or macOS; on Windows, run it inside WSL")  # noqa: TRY301  one door for all
+        _refuse_windows()
         return int(semel.main(arguments, prog_name="semel", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)

@@ -8,11 +8,16 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 _COMMANDING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width formats, surrogates, odd line ends
 _KEPT = frozenset("\n\t")
 _SOURCE_SPACE = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+def _stdout() -> TextIO:
+    """The process's own stdout, wherever `print` of a tool or module goes meanwhile."""
+    return sys.__stdout__ or sys.stdout
 
 
 def visible(text: str) -> str:
@@ -34,28 +39,33 @@ def talk(text: str) -> None:
     sys.stderr.flush()
 
 
+def stdout_is_terminal() -> bool:
+    """Whether a person reads stdout."""
+    return _stdout().isatty()
+
+
 def data(text: str) -> None:
     """Text for stdout: as it is into a pipe or file, made visible on a terminal."""
-    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
-    sys.stdout.flush()
+    _stdout().write(visible(text) if _stdout().isatty() else text)
+    _stdout().flush()
 
 
 def shown(text: str) -> None:
     """A line of text for people on stdout, whoever reads it."""
-    sys.stdout.write(visible(text) + "\n")
-    sys.stdout.flush()
+    _stdout().write(visible(text) + "\n")
+    _stdout().flush()
 
 
 def json_line(value: Any) -> None:
     """One JSON object on one line of stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=sys.stdout.isatty(), separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    _stdout().write(json.dumps(value, ensure_ascii=_stdout().isatty(), separators=(",", ":")) + "\n")
+    _stdout().flush()
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows under a heading: aligned on a terminal, else separated by tabs."""
     lines = [[one_line(cell, 400) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
+    if not _stdout().isatty():
         for line in (columns, *lines):
             shown("\t".join(cell.replace("\t", " ") for cell in line))
         return
@@ -66,7 +76,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     drawn = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for line in lines:
         drawn.add_row(*(Text(cell, overflow="fold") for cell in line))
-    Console(file=sys.stdout, highlight=False).print(drawn)
+    Console(file=_stdout(), highlight=False).print(drawn)
 
 
 def _shown(character: str) -> str:

@@ -118,8 +118,8 @@ def _send_new(text: str, session: str | None, key: str | None, options: RunOptio
     agent = _agent(session, options, ground)
 
     async def begin(runtime: Runtime) -> RunHandle[Any]:
-        if session is not None:
-            runtime.check_open_run(session)
+        if session is not None and runtime.check_open_run(session) and (options.verbose or sys.stderr.isatty()):
+            talk("the run that a dead process left open is carried to its end first")
         return await runtime.session(session, agent=agent).send(text, key=key)
 
     return finish(carry(options, ground, [Errand(session=session, begin=begin)]), options)

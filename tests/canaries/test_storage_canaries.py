@@ -1,0 +1,141 @@
+"""Faults planted in storage, each caught by a check that the real thing passes."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from semel.adapters.file.locks import OpenFileLocks
+from semel.adapters.file.store import FileStore
+from semel.adapters.file.writer import FileWriter
+from semel.core.frame import Scan, Tail, TailKind, scan
+from semel.core.header import HEADER
+from semel.errors import InvariantBroken
+from semel.ports.log import View
+from semel.testing.conformance import LEASE_CHECKS, LOG_CHECKS
+from semel.testing.faults import FaultyDisk
+from storage.benches import FileBench
+from storage.logs import reference_log
+from storage.scenario import power_loss_sweep, store_at
+from storage.sweeps import bit_flips, prefixes, tally
+
+
+def naive_scan(data: bytes, anchor: int = 0) -> Scan:
+    """The obvious tail rule: a last frame that is short or wrong was torn, anything else is damage."""
+    found = scan(data, anchor)
+    at = found.tail.offset
+    if at == len(data):
+        return found
+    header = HEADER.match(data, at)
+    reaches_the_end = data.find(b"\n", at) < 0 if header is None else header.end() + int(header[7]) + 1 >= len(data)
+    kind = TailKind.TORN if reaches_the_end else TailKind.DAMAGED
+    return Scan(frames=found.frames, tail=Tail(kind=kind, offset=at, reason="guessed"), point=found.point)
+
+
+def test_the_naive_tail_rule_is_caught_by_the_flip_sweep() -> None:
+    log = reference_log()
+    counts = bit_flips(log, naive_scan)
+    total: Counter[str] = tally(counts.values())
+    print(f"naive rule: {total['lost']} of {sum(total.values())} flips lose acknowledged records; {dict(counts['last batch'])}")
+    assert total["lost"] > 300
+    assert counts["len"]["lost"] > 0  # HAZ1: in the middle of the log, a longer length swallows what follows
+    assert prefixes(log, naive_scan) == prefixes(log)  # and no test of mere prefixes would have noticed
+
+
+class LeakyStore(FileStore):
+    """Shows every frame that it finds in the file."""
+
+    def read(self, session: str, after: int = -1) -> View:
+        frames = scan(self.raw(session)).frames
+        return View(frames=tuple(frame for frame in frames if frame.seq > after), head=frames[-1].seq, owner=self.owner(session))
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_shows_unsynced_frames_is_caught_by_store_5(tmp_path: Path) -> None:
+    class Bench(FileBench):
+        def process(self) -> FileStore:
+            store = super().process()
+            store.__class__ = LeakyStore
+            return store
+
+    with pytest.raises(InvariantBroken, match="what is not synced is not shown"):
+        await LOG_CHECKS["STORE-5"](Bench(tmp_path / "leaky"))
+    await LOG_CHECKS["STORE-5"](FileBench(tmp_path / "sound"))
+
+
+class HastyWriter(FileWriter):
+    """Acknowledges before the sync."""
+
+    def _sync(self, upto: int) -> None:
+        self._durable = upto
+
+
+class HastyStore(FileStore):
+    async def open(self, session: str) -> FileWriter:
+        writer = await super().open(session)
+        writer.__class__ = HastyWriter
+        return writer
+
+
+@pytest.mark.anyio
+async def test_an_acknowledgement_before_the_sync_is_caught_by_the_power_loss_sweep(tmp_path: Path) -> None:
+    def hasty(root: Path, disk: FaultyDisk) -> FileStore:
+        store = store_at(root, disk)
+        store.__class__ = HastyStore
+        return store
+
+    with pytest.raises(AssertionError):
+        await power_loss_sweep(tmp_path / "hasty", hasty)
+    assert await power_loss_sweep(tmp_path / "sound") > 100
+
+
+@pytest.mark.anyio
+async def test_a_missing_directory_sync_is_caught_by_the_power_loss_sweep(tmp_path: Path) -> None:
+    class NoParents(FileStore):
+        async def open(self, session: str) -> FileWriter:
+            writer = await FileStore.open(self, session)
+            writer._parents_pending = False
+            return writer
+
+    def careless(root: Path, disk: FaultyDisk) -> FileStore:
+        store = store_at(root, disk)
+        store.__class__ = NoParents
+        return store
+
+    with pytest.raises(AssertionError):
+        await power_loss_sweep(tmp_path, careless)
+
+
+class EmptyLocks(OpenFileLocks):
+    """Always say yes."""
+
+    def lock(self, fd: int) -> bool:
+        return True
+
+
+@pytest.mark.anyio
+async def test_a_lock_that_excludes_nobody_is_caught_by_store_1(tmp_path: Path) -> None:
+    with pytest.raises(InvariantBroken, match="SessionBusy was expected"):
+        await LEASE_CHECKS["STORE-1"](FileBench(tmp_path, locks=EmptyLocks()))
+
+
+@pytest.mark.anyio
+async def test_a_writer_that_does_not_look_at_its_file_is_caught_by_log_6(tmp_path: Path) -> None:
+    class Blind(FileWriter):
+        def _allow(self) -> None:
+            self.check()
+
+    class BlindStore(FileStore):
+        async def open(self, session: str) -> FileWriter:
+            writer = await super().open(session)
+            writer.__class__ = Blind
+            return writer
+
+    class Bench(FileBench):
+        def process(self) -> FileStore:
+            store = super().process()
+            store.__class__ = BlindStore
+            return store
+
+    with pytest.raises(InvariantBroken, match="ForeignWrite was expected"):
+        await LOG_CHECKS["LOG-6"](Bench(tmp_path))
