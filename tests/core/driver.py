@@ -13,8 +13,25 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from semel.core import approve, cancel, history, late, messages
-from semel.core.decide import continue_run, decide, known_delivery, resolve, seal, send
+from semel.core.decide import (
+    answer_approval,
+    cancel,
+    continue_run,
+    decide,
+    deliver_message,
+    deliver_result,
+    due_message,
+    expire_approvals,
+    hand_over,
+    known_delivery,
+    resolve,
+    retract,
+    route,
+    seal,
+    send,
+    stop_waiting,
+    supply_history,
+)
 from semel.core.effects import (
     AnswerApproval,
     Answered,
@@ -125,24 +142,24 @@ class Driver:
         """A message of any delivery, as a face would route it."""
         if known_delivery(self.state, key, text, None, delivery) is not None:
             return
-        if messages.route(self.state, delivery) == "send":
+        if route(self.state, delivery) == "send":
             self.send(key, text, delivery=delivery)
             return
         command = Message(key=key, text=text, delivery=delivery, agent=AGENT)
         under_way = {"asking": self.asking is not None, "in_flight": frozenset(self.flying)}
-        self._do(messages.deliver_message(self.state, command, **under_way), keep=True)
+        self._do(deliver_message(self.state, command, **under_way), keep=True)
         self.acknowledged[key] = text
 
     def retract(self, key: str) -> None:
-        self._do(messages.retract(self.state, key), keep=True)
+        self._do(retract(self.state, key), keep=True)
         self.acknowledged.pop(key, None)
 
     def hand_over(self, key: str, delivery: Any) -> None:
-        self._do(messages.hand_over(self.state, key, delivery), keep=True)
+        self._do(hand_over(self.state, key, delivery), keep=True)
 
     def drain(self, *, go_on: bool = False) -> bool:
         """Start the queued message whose turn it is."""
-        due = messages.due_message(self.state, go_on=go_on)
+        due = due_message(self.state, go_on=go_on)
         if due is None:
             return False
         text = "\n".join(entry.content.text for entry in due.request.input)  # type: ignore[union-attr]  # messages
@@ -151,24 +168,24 @@ class Driver:
 
     def cancel(self, at: Any = "now") -> None:
         under_way = {"asking": self.asking is not None, "in_flight": frozenset(self.flying)}
-        self._do(cancel.cancel(self.state, Cancel(at=at), **under_way), keep=True)
+        self._do(cancel(self.state, Cancel(at=at), **under_way), keep=True)
 
     def stop(self) -> None:
         if self.asking is None and not self.flying:
-            self._do(cancel.stop(self.state))
+            self._do(stop_waiting(self.state))
         self.stopping = self.state.run is not None
 
     def answer_approval(self, call_key: str, decision: Any, arguments: str | None = None) -> None:
         command = AnswerApproval(call_key=call_key, decision=decision, by="t", arguments=arguments)
-        self._do(approve.answer(self.state, command, self.policy))
+        self._do(answer_approval(self.state, command, self.policy))
 
     def expire(self, now_ms: int) -> None:
-        self._do(approve.expire(self.state, now_ms, self.policy))
+        self._do(expire_approvals(self.state, now_ms, self.policy))
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
         under_way = {"in_flight": frozenset(self.flying), "doubt": self.doubt, "stop": self.stopping}
-        self._do(late.deliver(self.state, command, **under_way), keep=self.asking is not None)
+        self._do(deliver_result(self.state, command, **under_way), keep=self.asking is not None)
 
     def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
         self._do(
@@ -179,7 +196,7 @@ class Driver:
         self._do(continue_run(self.state, self.command("continue:" + call_key, "Continue."), call_key))
 
     def supply(self, said: Sequence[Said]) -> None:
-        self._do(history.supply(self.state, said, format="test"))
+        self._do(supply_history(self.state, said, format="test"))
 
     # what comes back
 

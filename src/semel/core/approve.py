@@ -6,10 +6,10 @@ batch is there, the batch is planned and goes on in the same write.
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Approval, Step
-from semel.core.decide import plan_batch
 from semel.core.effects import AnswerApproval, Decision
 from semel.core.fold import ahead
 from semel.core.outcomes import Refusal
+from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
 from semel.core.records import ApprovalDecision, ApprovalResolved
 from semel.core.state import Session
@@ -17,7 +17,7 @@ from semel.core.values import digest_text
 from semel.errors import ApprovalClosed, UnknownCall, UsageError, need
 
 
-def answer(state: Session, command: AnswerApproval, policy: Policy = allow_all) -> Decision:
+def answer_approval(state: Session, command: AnswerApproval, policy: Policy = allow_all) -> Decision:
     """Record an answer; the same answer again changes nothing.
 
     Raises UnknownCall where nobody was asked about the call, ApprovalClosed where it was decided otherwise, and UsageError for
@@ -49,7 +49,7 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
 
 
-def expire(state: Session, now_ms: int, policy: Policy = allow_all) -> Decision:
+def expire_approvals(state: Session, now_ms: int, policy: Policy = allow_all) -> Decision:
     """Close every approval whose time is over: silence means no. Empty where none is due."""
     step = state.run.step if state.run is not None else None
     if step is None or (state.run is not None and state.run.aborting):

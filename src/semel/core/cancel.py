@@ -4,7 +4,7 @@ A cancel is a record first; what follows depends on what is under way, which the
 and `seal` do the rest.
 """
 
-from semel.core.decide import seal
+from semel.core.closing import seal
 from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking
 from semel.core.records import RunCancelRequested
 from semel.core.state import Run, Session
@@ -33,7 +33,7 @@ def _given_up(run: Run, in_flight: frozenset[int], *, asking: bool) -> tuple[Eff
     return tuple(effects)
 
 
-def stop(state: Session) -> Decision:
+def stop_waiting(state: Session) -> Decision:
     """End a run that waits, as `max_steps`: what it waits for is closed out (R38). Empty where it does not wait.
 
     A run that is at work ends behind its turn instead; the caller passes `stop` with the outcomes that it hands to `decide`.

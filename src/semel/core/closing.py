@@ -1,4 +1,4 @@
-"""A batch that is closed before it began: its answer is durable, and the run ends without sending any of its calls (P25)."""
+"""How a run is closed where nothing is under way: its terminal alone, what it waits for, a batch that never began (P25, P28)."""
 
 from msgspec.structs import replace
 
@@ -16,8 +16,11 @@ from semel.core.records import (
     RunFinished,
     ToolBatchStarted,
 )
+from semel.core.settle import STOPPED, end_of, settle
 from semel.core.state import Run, Session
+from semel.core.turn import finish
 from semel.core.values import ToolCall, digest_text
+from semel.errors import must, need
 
 
 def new_batch(state: Session, run: Run, step: Step, planned: tuple[PlannedCall, ...]) -> Batch:
@@ -77,3 +80,24 @@ def _planned(state: Session, run: Run, step: Step, ordinal: int, call: ToolCall)
         args_digest=digest_text(call.arguments) if answer is None else answer.args_digest,
         refused=Refused(reason=str(refusal.reason), message=refusal.message),
     )
+
+
+def seal(state: Session, *, stop: bool = False) -> Decision:
+    """What follows when nothing is under way and nothing came back.
+
+    Barrier 2 of an interrupted run: its terminal, alone (P28). For a run that is to end, the close-out of what it waits for; no
+    boundary of a step comes before a held result or an approval, so both ways of cancelling close at once (R44). For one that
+    waits otherwise, nothing.
+    """
+    run = need(state.run, "only an open run is sealed")
+    step = need(run.step, "only a run with a step is sealed")
+    end = finish(run, "cancelled", run.usage) if run.aborting else finish(run, "max_steps", run.usage, STOPPED)
+    ends = run.aborting or stop
+    if step.answer is None:
+        return Decision(records=(end,)) if ends else Decision()
+    if step.answer.calls and step.batch is None:
+        return close_unstarted(state, run, step, end) if ends else Decision()
+    if step.batch is not None and not step.batch.finished:
+        return settle(state, run, step.batch, closing=True, stop=stop and not run.aborting) if ends else Decision()
+    must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
+    return Decision(records=(end_of(run, need(step.batch, "an unknown call is of a batch")),))

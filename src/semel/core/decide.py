@@ -1,15 +1,24 @@
-"""decide: state and what came in -> the records to make durable and the effects that may follow. Pure; nothing here acts."""
+"""decide: state and what came in -> the records to make durable and the effects that may follow. Pure; nothing here acts.
+
+This is the door to all decisions: the commands of `core.effects` are answered by the functions that it names.
+"""
 
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
+from semel.core.approve import answer_approval, expire_approvals
 from semel.core.calls import Step
-from semel.core.closing import batch_started, close_unstarted, new_batch
+from semel.core.cancel import cancel, stop_waiting
+from semel.core.closing import close_unstarted, seal
 from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
+from semel.core.history import supply_history
 from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.late import deliver_result
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
-from semel.core.plan import identified, plan
+from semel.core.messages import deliver_message, due_message, hand_over, retract, route
+from semel.core.plan import identified
+from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
 from semel.core.records import (
     Content,
@@ -25,11 +34,33 @@ from semel.core.records import (
     ToolSet,
     TurnFinished,
 )
-from semel.core.settle import STOPPED, end_of, settle
+from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
 from semel.core.values import AssistantMessage, UserMessage, digest_text
-from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, must, need
+from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
+
+__all__ = [
+    "after_answer",
+    "answer_approval",
+    "cancel",
+    "continue_run",
+    "decide",
+    "deliver_message",
+    "deliver_result",
+    "due_message",
+    "expire_approvals",
+    "hand_over",
+    "known_delivery",
+    "plan_batch",
+    "resolve",
+    "retract",
+    "route",
+    "seal",
+    "send",
+    "stop_waiting",
+    "supply_history",
+]
 
 
 def decide(
@@ -55,26 +86,6 @@ def decide(
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
             return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop)
-
-
-def seal(state: Session, *, stop: bool = False) -> Decision:
-    """What follows when nothing is under way and nothing came back.
-
-    Barrier 2 of an interrupted run: its terminal, alone (P28). For a run that is to end, the close-out of what it waits for; no
-    boundary of a step comes before a held result or an approval, so both ways of cancelling close at once (R44). For one that
-    waits otherwise, nothing.
-    """
-    run, step = _current(state)
-    end = finish(run, "cancelled", run.usage) if run.aborting else finish(run, "max_steps", run.usage, STOPPED)
-    ends = run.aborting or stop
-    if step.answer is None:
-        return Decision(records=(end,)) if ends else Decision()
-    if step.answer.calls and step.batch is None:
-        return close_unstarted(state, run, step, end) if ends else Decision()
-    if step.batch is not None and not step.batch.finished:
-        return settle(state, run, step.batch, closing=True, stop=stop and not run.aborting) if ends else Decision()
-    must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
-    return Decision(records=(end_of(run, need(step.batch, "an unknown call is of a batch")),))
 
 
 def send(state: Session, command: Send) -> Decision:
@@ -135,25 +146,6 @@ def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     """The run that goes on after a verdict; `state` holds the verdict already."""
     run_id = run_id_of(state.lineage, command.key)
     return _started(state, _run_started(state, command, run_id, continues=call_key))
-
-
-def plan_batch(
-    state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
-) -> Decision:
-    """Plan the calls of the step's answer: the batch, its intents, and the first dispatch; `head` goes in front.
-
-    Where a person has to be asked first, that is all that happens: a batch waits for all of its answers (B38). Where nothing can
-    be dispatched, the same barrier commits the batch and goes on (CON20).
-    """
-    planned = plan(state.lineage, run, step, policy)
-    if planned.undecidable is not None:
-        why = Failure(kind="policy", code="policy_undecidable", message=planned.undecidable)
-        return close_unstarted(state, run, step, finish(run, "error", run.usage, why), head=head)
-    if planned.asks or step.undecided:
-        return Decision(records=(*head, *planned.asks))
-    batch = new_batch(state, run, step, planned.calls)
-    decision = settle(state, run, batch, stop=stop)
-    return replace(decision, records=(*head, batch_started(run, batch), *decision.records))
 
 
 def after_answer(

@@ -1,9 +1,9 @@
 """What goes in and out of a decision: commands and outcomes in; records and effects out.
 
-Commands are asked for by people and programs, outcomes come back from effects. Each command has one pure function that answers
-it: `decide.send`, `decide.resolve`, `messages.deliver_message`, `messages.retract`, `cancel.cancel`, `cancel.stop`,
-`approve.answer`, `approve.expire`, `late.deliver`. An outcome goes to `decide.decide`; when nothing is under way and nothing
-came back, `decide.seal` says what follows, and gives an empty decision where the run waits for somebody.
+Commands are asked for by people and programs, outcomes come back from effects. `core.decide` has one pure function for each
+command: `send`, `deliver_message`, `retract`, `hand_over`, `cancel`, `stop_waiting`, `answer_approval`, `expire_approvals`,
+`deliver_result`, `resolve`, `continue_run`, `supply_history`. An outcome goes to `decide`; when nothing is under way and nothing
+came back, `seal` says what follows, and gives an empty decision where the run waits for somebody.
 """
 
 from typing import Literal

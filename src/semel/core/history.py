@@ -10,7 +10,7 @@ from semel.core.values import Message, ToolSpec, derived_id
 from semel.errors import BadHistory
 
 
-def supply(
+def supply_history(
     state: Session,
     messages: Sequence[Message],
     *,

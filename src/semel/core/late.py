@@ -14,7 +14,7 @@ from semel.core.values import Effect
 from semel.errors import KeyReuse, UnknownCall
 
 
-def deliver(
+def deliver_result(
     state: Session,
     command: DeliverResult,
     *,
