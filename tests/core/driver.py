@@ -66,7 +66,7 @@ from semel.core.state import Logged, Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
-from tests.core.machine import BUNDLE, LINEAGE, good, say
+from tests.core.machine import BUNDLE, LINEAGE, good
 
 AGENT = AgentRef(name="a")
 
@@ -377,47 +377,3 @@ class Driver:
 
     def _call(self, at: int) -> Any:
         return self.state.run.step.batch.calls[at]  # type: ignore[union-attr]  # there while a batch is open
-
-    # the end of everything
-
-    def quiesce(self, verdict: Any = "happened") -> None:
-        """Let everything come to rest: models answer, calls succeed, people decide, the queue drains."""
-        for _ in range(200):
-            if not self._quiet_step(verdict):
-                return
-        raise AssertionError("it never comes to rest")
-
-    def _quiet_step(self, verdict: Any) -> bool:
-        run = self.state.run
-        if self.asking is not None:
-            self.answer(say("done"))
-        elif self.asked_about is not None:
-            self.asked(None)
-        elif self.flying:
-            self.back()
-        elif run is not None:
-            self._unblock()
-        elif self.state.unknown:
-            self.resolve(self.state.unknown[0].call_key, verdict)
-        else:
-            return self.drain(go_on=True)
-        return True
-
-    def _unblock(self) -> None:
-        """The run waits, or was left by a death."""
-        step = self.state.run.step if self.state.run is not None else None
-        batch = step.batch if step is not None else None
-        head = self.state.head
-        self.seal() if self._sealable() else self.resume()
-        if self.state.run is None or not self.idle:
-            return
-        if step is not None and step.undecided:
-            self.answer_approval(step.undecided[0].call_key, "approved")
-        elif batch is not None and not batch.finished and batch.held:
-            self.deliver(batch.calls[batch.held[0]].planned.call_key)
-        else:
-            assert self.state.head > head, "nothing happens any more"
-
-    def _sealable(self) -> bool:
-        step = self.state.run.step if self.state.run is not None else None
-        return step is not None and step.finished and step.batch is not None and bool(step.batch.unknown)

@@ -10,6 +10,7 @@ from semel.core.records import RunFinished, Steered
 from semel.core.state import Session
 from tests.core.driver import Died, Driver, Write, folded, logged_of
 from tests.core.machine import LINEAGE
+from tests.core.quiet import quiesce
 from tests.core.scripts import SCRIPTS
 
 
@@ -74,9 +75,9 @@ def test_every_prefix_recovers_and_goes_on_to_requests_that_every_provider_takes
         driver = revived(name, writes)
         repeated += bool(driver.requests)
         driver.resume()
-        driver.quiesce()
+        quiesce(driver)
         driver.send("behind", "are you there?")
-        driver.quiesce()
+        quiesce(driver)
         terminals = [record for write in driver.writes for record in write.records if isinstance(record, RunFinished)]
         assert len(terminals) == len(driver.state.ended)
         tried += 1
@@ -95,11 +96,11 @@ def _recover_twice(name: str, writes: list[Write], tear: int) -> None:
     driver = revived(name, writes, tear=tear)
     try:
         driver.resume()
-        driver.quiesce()
+        quiesce(driver)
     except Died:
         driver.die()
         driver.resume()
-        driver.quiesce()
+        quiesce(driver)
     assert driver.state.run is None
     assert folded(driver.writes) == driver.state
 
@@ -114,7 +115,7 @@ def test_an_acknowledged_message_is_in_the_transcript_exactly_once_from_every_pr
                 entry.entry_id for message in driver.state.queue for entry in message.request.input
             ]
             driver.resume()
-            driver.quiesce()
+            quiesce(driver)
             texts = [message.text for message in driver.state.transcript]
             for entry_id in waiting:
                 said = driver.state.entries[entry_id].text  # type: ignore[union-attr]  # a message
@@ -131,5 +132,5 @@ def test_a_steer_that_lost_its_place_would_be_seen() -> None:
     ]
     driver = Driver(tools=played("steer").tools, writes=[write for write in writes if write.records])
     driver.resume()
-    driver.quiesce()
+    quiesce(driver)
     assert "use gamma instead" not in [message.text for message in driver.state.transcript]
