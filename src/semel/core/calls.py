@@ -27,13 +27,15 @@ class CallState(Frozen, frozen=True, kw_only=True):
     """One call of the open batch. At most one of `refusal` and `result` ends it.
 
     `returned` is an outcome that an earlier record than `tool_result` has brought: an early return, or the stand-in of a
-    deferred call. `args` are arguments that a person or a hook changed.
+    deferred call. `args` are arguments that a person or a hook changed. `torn_outcome` says that its outcome stands in a
+    write that never became whole: nothing was sent because of it.
     """
 
     planned: PlannedCall
     intent: bool = False
     torn_intent: bool = False
     args: str | None = None
+    torn_outcome: bool = False
     returned: Settlement | None = None
     result: Settlement | None = None
     refusal: str | None = None

@@ -34,6 +34,7 @@ from semel.core.records import (
     ToolSet,
     TurnFinished,
 )
+from semel.core.reserve import admits, too_large
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
@@ -41,6 +42,7 @@ from semel.core.values import AssistantMessage, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
+    "admits",
     "after_answer",
     "answer_approval",
     "cancel",
@@ -60,6 +62,7 @@ __all__ = [
     "send",
     "stop_waiting",
     "supply_history",
+    "too_large",
 ]
 
 

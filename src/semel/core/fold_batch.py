@@ -54,6 +54,8 @@ def apply_to_batch(state: Session, logged: Logged, record: BatchRecord) -> Sessi
             return _rerun(state, record)
     run, step, batch = _open_batch(state, logged, record.batch_id)
     call = _applied(state, logged, Place(run, step, batch), record)
+    if logged.torn and call.settled is not None and batch.calls[record.ordinal].settled is None:
+        call = replace(call, torn_outcome=True)
     if isinstance(record, ToolResult):
         run = replace(run, tool_results=run.tool_results + 1)
     if run.pause is not None and not isinstance(record, ToolProcess):

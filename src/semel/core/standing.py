@@ -6,7 +6,7 @@ an intent without an outcome is a call that a dead process may have sent.
 
 import enum
 
-from semel.core.calls import Batch
+from semel.core.calls import Batch, CallState
 from semel.core.outcomes import Outcome
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_TOOL
@@ -50,10 +50,18 @@ def classify(run: Run, batch: Batch) -> tuple[CallClass, ...]:
         if sequential and blocker is None:
             if found is CallClass.PROVIDER_HELD or call.closed_out:
                 blocker = CallClass.PROVIDER_HELD
-            elif found is CallClass.INDETERMINATE or (call.settled and call.settled.outcome is Outcome.UNKNOWN):
-                blocker = CallClass.INDETERMINATE  # behind an unknown nothing was sent; its torn close-out left the rest (P29)
+            elif found is CallClass.INDETERMINATE or _last_sent(call):
+                blocker = CallClass.INDETERMINATE
         classes.append(found)
     return tuple(classes)
+
+
+def _last_sent(call: CallState) -> bool:
+    """Whether nothing of a sequential batch was sent behind this call, though its outcome is there.
+
+    Behind an unknown nothing is sent; and the next call is sent only when the outcome of this one is durable in a whole write.
+    """
+    return call.torn_outcome or (call.settled is not None and call.settled.outcome is Outcome.UNKNOWN)
 
 
 def doubtful(run: Run, batch: Batch) -> frozenset[int]:
