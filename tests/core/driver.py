@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.decide import (
+    admits,
     answer_approval,
     cancel,
     continue_run,
@@ -62,6 +63,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
+from semel.core.reserve import size_of
 from semel.core.state import Logged, Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
@@ -73,6 +75,10 @@ AGENT = AgentRef(name="a")
 
 class Died(BaseException):
     """The process died in the middle of a write."""
+
+
+class Full(Exception):
+    """The log takes no such record any more; nothing was written."""
 
 
 @dataclass
@@ -112,6 +118,7 @@ class Driver:
     writes: list[Write] = field(default_factory=list)
     fence: int = 1
     tear: int | None = None
+    ceiling_bytes: int | None = None
     asking: CallModel | None = None
     flying: set[int] = field(default_factory=set)
     asked_about: int | None = None
@@ -296,6 +303,10 @@ class Driver:
         records = list(decision.records)
         if not records:
             return
+        if self.ceiling_bytes is not None:
+            used = size_of(record for write in self.writes for record in write.records)
+            if not admits(self.state, decision.records, used_bytes=used, ceiling_bytes=self.ceiling_bytes):
+                raise Full
         kept = len(records) if self.tear is None else min(self.tear, len(records))
         torn = self.tear is not None
         self.tear = None

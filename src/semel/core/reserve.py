@@ -6,7 +6,9 @@ that names it and ends. An ordinary record is admitted only if the reserve of th
 log, its open run can end by name, and a person can still say what became of every unknown call.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
 
 from semel.core.batch_records import close_turn, terminals
 from semel.core.calls import Batch, Step
@@ -33,6 +35,8 @@ VERDICT_CHARS_MOST = 2000
 
 LINEAGE_BYTES_MOST = 1024
 TOO_LARGE = "session_too_large"
+RESULT_NOTICE = "[the call ended, and its result is too long for the log of this session]"
+NOTHING_BACK: Mapping[int, Settlement] = {}
 _LONGEST_NUMBER = NUMBER_LIMIT - 1
 _HEAD_BYTES_MOST = len(f"3 {' '.join([str(_LONGEST_NUMBER)] * 6)}   12345678 {'0' * 64} \n")
 
@@ -57,8 +61,12 @@ def reserve_bytes(state: Session) -> int:
     return LINEAGE_BYTES_MOST + size_of(closing_records(state))
 
 
-def too_large(state: Session) -> Decision:
-    """The end of a run whose log takes no more ordinary records. It fits into the reserve (W12, W13)."""
+def too_large(state: Session, came_back: Mapping[int, Settlement] = NOTHING_BACK) -> Decision:
+    """The end of a run whose log takes no more ordinary records. It fits into the reserve (W12, W13).
+
+    `came_back` are outcomes that are not in the log yet: what became of a call is recorded as it is, a result that is too long as
+    a notice of that. Nothing is under way any more.
+    """
     run = state.run
     if run is None:
         return Decision()
@@ -72,10 +80,15 @@ def too_large(state: Session) -> Decision:
     if step.batch is None or step.batch.finished:
         return Decision(records=(end,))
     known = {at: call.settled for at, call in enumerate(step.batch.calls) if call.settled is not None}
+    known |= {at: _bounded(settled) for at, settled in came_back.items()}
     rest = {at: _unsent() for at, call in enumerate(step.batch.calls) if at not in known and call.planned.refused is None}
     closed = (*terminals(run, step.batch, known | rest), *close_turn(run, step.batch))
     unknown = any(settled.outcome is Outcome.UNKNOWN for settled in known.values())
     return Decision(records=closed if unknown else (*closed, end))
+
+
+def _bounded(settled: Settlement) -> Settlement:
+    return settled if len(settled.text) <= len(RESULT_NOTICE) else replace(settled, text=RESULT_NOTICE, parts=())
 
 
 def closing_records(state: Session) -> tuple[Record, ...]:
