@@ -22,7 +22,6 @@ from semel.core.records import (
     Retracted,
     RunCancelRequested,
     RunFinished,
-    RunPaused,
     RunStarted,
     Steered,
     StepStarted,
@@ -245,12 +244,7 @@ CASES: dict[str, Case] = {
         "invalid_deferred_handle", "deferred", but(LateResult, call_key=call_key_of(LINEAGE, "other", 1, 0)), same
     ),
     "a late result that comes twice": Case("invalid_deferred_handle", "deferred", twice(LateResult), same),
-    "a late result of a call that its batch still holds": Case(
-        "invalid_deferred_handle",
-        "held_and_cancelled",
-        then(up_to(RunPaused), first_of("held_and_cancelled", LateResult)),
-        up_to(LateResult),
-    ),
+    "a second late result of a held call": Case("invalid_deferred_handle", "held_and_cancelled", twice(LateResult), same),
     # K13: a compaction states what it does
     "a setup that replaces something": Case("invalid_compaction_reason", "compacted", but(CompactionMessage, end=1), same),
     "a summary that says it is the setup": Case(

@@ -52,6 +52,7 @@ from semel.core.effects import (
     Resolve,
     Send,
     StopAsking,
+    UnderWay,
 )
 from semel.core.features import needed
 from semel.core.fold import fold
@@ -88,16 +89,31 @@ class Write:
     records: list[Record]
     whole: bool
     fence: int
+    _placed: tuple[int, list[Logged]] = field(default=(-1, []), repr=False, compare=False)
+
+    def placed(self, after: int) -> list[Logged]:
+        """Its records where they stand; made once for a place."""
+        if self._placed[0] != after:
+            logged = [
+                Logged(
+                    seq=seq,
+                    at_ms=1000 + seq,
+                    fence=self.fence,
+                    record=record,
+                    torn=not self.whole,
+                    requires=needed(record),
+                )
+                for seq, record in enumerate(self.records, start=after + 1)
+            ]
+            self._placed = (after, logged)
+        return self._placed[1]
 
 
-def logged_of(writes: Sequence[Write], after: int = 0) -> list[Logged]:
+def logged_of(writes: Sequence[Write]) -> list[Logged]:
     """The records of these writes, each where it stands."""
     out: list[Logged] = []
     for write in writes:
-        for record in write.records:
-            seq = after + len(out) + 1
-            place = {"seq": seq, "at_ms": 1000 + seq, "fence": write.fence}
-            out.append(Logged(record=record, torn=not write.whole, requires=needed(record), **place))
+        out += write.placed(len(out))
     return out
 
 
@@ -124,6 +140,7 @@ class Driver:
     asked_about: int | None = None
     doubt: frozenset[int] = frozenset()
     stopping: bool = False
+    fresh: bool = True
     requests: dict[tuple[str, int], bytes] = field(default_factory=dict)
     sent: list[list[Said]] = field(default_factory=list)
     dispatched: Counter[str] = field(default_factory=Counter)
@@ -140,6 +157,7 @@ class Driver:
         if known_delivery(self.state, key, text, None, more.get("delivery", "send")) is None:
             self._do(send(self.state, self.command(key, text, **more)))
             self.acknowledged[key] = text
+            self.fresh = False
 
     def command(self, key: str, text: str, **more: Any) -> Send:
         config = Config(bundle=BUNDLE, limits=self.limits, output_schema=self.output_schema)
@@ -153,13 +171,11 @@ class Driver:
             self.send(key, text, delivery=delivery)
             return
         command = Message(key=key, text=text, delivery=delivery, agent=AGENT)
-        under_way = {"asking": self.asking is not None, "in_flight": frozenset(self.flying)}
-        self._do(deliver_message(self.state, command, **under_way), keep=True)
+        self._do(deliver_message(self.state, command, self.under_way))
         self.acknowledged[key] = text
 
     def retract(self, key: str) -> None:
         self._do(retract(self.state, key), keep=True)
-        self.acknowledged.pop(key, None)
 
     def hand_over(self, key: str, delivery: Any) -> None:
         self._do(hand_over(self.state, key, delivery), keep=True)
@@ -174,8 +190,7 @@ class Driver:
         return True
 
     def cancel(self, at: Any = "now") -> None:
-        under_way = {"asking": self.asking is not None, "in_flight": frozenset(self.flying)}
-        self._do(cancel(self.state, Cancel(at=at), **under_way), keep=True)
+        self._do(cancel(self.state, Cancel(at=at), self.under_way))
 
     def stop(self) -> None:
         if self.asking is None and not self.flying:
@@ -184,15 +199,14 @@ class Driver:
 
     def answer_approval(self, call_key: str, decision: Any, arguments: str | None = None) -> None:
         command = AnswerApproval(call_key=call_key, decision=decision, by="t", arguments=arguments)
-        self._do(answer_approval(self.state, command, self.policy))
+        self._do(answer_approval(self.state, command, self.under_way, self.policy))
 
     def expire(self, now_ms: int) -> None:
-        self._do(expire_approvals(self.state, now_ms, self.policy))
+        self._do(expire_approvals(self.state, now_ms, self.under_way, self.policy))
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
-        under_way = {"in_flight": frozenset(self.flying), "doubt": self.doubt, "stop": self.stopping}
-        self._do(deliver_result(self.state, command, **under_way), keep=self.asking is not None)
+        self._do(deliver_result(self.state, command, self.under_way, stop=self.stopping))
 
     def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
         self._do(
@@ -260,7 +274,7 @@ class Driver:
 
     def die(self) -> None:
         """The process is gone; what its log has is folded anew."""
-        self.asking, self.asked_about, self.doubt, self.stopping = None, None, frozenset(), False
+        self.asking, self.asked_about, self.doubt, self.stopping, self.fresh = None, None, frozenset(), False, True
         self.flying.clear()
         self.tear = None
         self.fence += 1
@@ -269,11 +283,19 @@ class Driver:
     def resume(self) -> None:
         if self.state.run is not None and self.asking is None and not self.flying:
             self._do(self.recover(self.state, self.policy))
+            self.fresh = False
 
     def seal(self) -> None:
         """Nothing is under way and nothing came back."""
         if self.state.run is not None and self.idle:
             self._do(seal(self.state, stop=self.stopping))
+
+    @property
+    def under_way(self) -> UnderWay | None:
+        """What this process has under way; None where it does not carry the run, which a death has left."""
+        if self.fresh and self.state.run is not None:
+            return None
+        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt)
 
     @property
     def idle(self) -> bool:
@@ -314,18 +336,9 @@ class Driver:
             if kept:
                 self.writes.append(Write(records[:kept], kept == len(records), self.fence))
             raise Died
-        places = [
-            Logged(
-                seq=self.state.head + at,
-                at_ms=1000 + self.state.head + at,
-                fence=self.fence,
-                record=record,
-                requires=needed(record),
-            )
-            for at, record in enumerate(records, start=1)
-        ]
-        self.state = fold(places, self.state)
-        self.writes.append(Write(records, True, self.fence))
+        write = Write(records, True, self.fence)
+        self.state = fold(write.placed(self.state.head), self.state)
+        self.writes.append(write)
 
     def _release(self, effect: object) -> None:
         match effect:

@@ -6,7 +6,7 @@ batch is there, the batch is planned and goes on in the same write.
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Approval, Step
-from semel.core.effects import AnswerApproval, Decision
+from semel.core.effects import AnswerApproval, Decision, UnderWay
 from semel.core.fold import ahead
 from semel.core.outcomes import Refusal
 from semel.core.planning import plan_batch
@@ -17,8 +17,8 @@ from semel.core.values import digest_text
 from semel.errors import ApprovalClosed, UnknownCall, UsageError, need
 
 
-def answer_approval(state: Session, command: AnswerApproval, policy: Policy = allow_all) -> Decision:
-    """Record an answer; the same answer again changes nothing.
+def answer_approval(state: Session, command: AnswerApproval, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
+    """Record an answer; the same answer again changes nothing. Behind the last one the batch goes on, if the run is carried.
 
     Raises UnknownCall where nobody was asked about the call, ApprovalClosed where it was decided otherwise, and UsageError for
     changed arguments that are no JSON object.
@@ -36,7 +36,7 @@ def answer_approval(state: Session, command: AnswerApproval, policy: Policy = al
         raise ApprovalClosed(f"the run of call {command.call_key} was cancelled; nothing of it will be sent")
     if command.arguments is not None:
         _check_changed(state, step, approval, command.arguments)
-    return _answered(state, (_resolved(approval, command),), policy)
+    return _answered(state, (_resolved(approval, command),), under_way, policy)
 
 
 def _check_changed(state: Session, step: Step, approval: Approval, arguments: str) -> None:
@@ -49,14 +49,14 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
 
 
-def expire_approvals(state: Session, now_ms: int, policy: Policy = allow_all) -> Decision:
+def expire_approvals(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
     """Close every approval whose time is over: silence means no. Empty where none is due."""
     step = state.run.step if state.run is not None else None
     if step is None or (state.run is not None and state.run.aborting):
         return Decision()
     due = [approval for approval in step.approvals if _is_due(approval, now_ms)]
     records = tuple(_resolved(one, AnswerApproval(call_key=one.asked.call_key, decision="expired")) for one in due)
-    return _answered(state, records, policy) if records else Decision()
+    return _answered(state, records, under_way, policy) if records else Decision()
 
 
 def _is_due(approval: Approval, now_ms: int) -> bool:
@@ -86,8 +86,13 @@ def _resolved(approval: Approval, command: AnswerApproval) -> ApprovalResolved:
     )
 
 
-def _answered(state: Session, records: tuple[ApprovalResolved, ...], policy: Policy) -> Decision:
-    """The answers, and behind the last one the batch that waited for it."""
+def _answered(state: Session, records: tuple[ApprovalResolved, ...], under_way: UnderWay | None, policy: Policy) -> Decision:
+    """The answers, and behind the last one the batch that waited for it.
+
+    Not where nobody carries the run: an intent that nobody acts upon would read as a call in doubt.
+    """
+    if under_way is None:
+        return Decision(records=records)
     after = ahead(state, records)
     run = need(after.run, "an approval belongs to an open run")
     step = need(run.step, "an approval belongs to a step")

@@ -5,37 +5,41 @@ and `seal` do the rest.
 """
 
 from semel.core.closing import seal
-from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking
+from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking, UnderWay
 from semel.core.records import RunCancelRequested
 from semel.core.state import Run, Session
 
 
-def cancel(state: Session, command: Cancel, *, asking: bool = False, in_flight: frozenset[int] = frozenset()) -> Decision:
+def cancel(state: Session, command: Cancel, under_way: UnderWay | None) -> Decision:
     """The request, and what has to be given up for it; empty where no run is open, or the same was asked for before.
 
-    `asking` says that a request to the model is under way, `in_flight` which calls are. A step boundary waits for both; `now`
-    gives up the request and interrupts the calls whose tools allow it. The others are waited for (Q12).
+    A step boundary waits for what is under way; `now` gives up the request to the model and interrupts the calls whose tools
+    allow it. The others are waited for (Q12).
     """
     run = state.run
     if run is None or run.aborting_now or (run.aborting and command.at == "step_boundary"):
-        return Decision()
+        return Decision(doubt=UnderWay.doubt_of(under_way))
     request = RunCancelRequested(run_id=run.run_id, at=command.at, by=command.by)
-    return Decision(records=(request,), effects=_given_up(run, in_flight, asking=asking) if command.at == "now" else ())
+    effects = _given_up(run, under_way) if command.at == "now" else ()
+    return Decision(records=(request,), effects=effects, doubt=UnderWay.doubt_of(under_way))
 
 
-def _given_up(run: Run, in_flight: frozenset[int], *, asking: bool) -> tuple[Effect, ...]:
-    effects: list[Effect] = [StopAsking()] if asking else []
+def _given_up(run: Run, under_way: UnderWay | None) -> tuple[Effect, ...]:
+    if under_way is None:
+        return ()
+    effects: list[Effect] = [StopAsking()] if under_way.asking else []
     batch = run.step.batch if run.step is not None else None
     if batch is not None:
-        specs = {at: run.tool(batch.calls[at].planned.tool) for at in sorted(in_flight)}
+        specs = {at: run.tool(batch.calls[at].planned.tool) for at in sorted(under_way.in_flight)}
         ordinals = tuple(at for at, spec in specs.items() if spec is not None and spec.interruptible)
         effects += [Interrupt(ordinals=ordinals)] if ordinals else []
     return tuple(effects)
 
 
 def stop_waiting(state: Session) -> Decision:
-    """End a run that waits, as `max_steps`: what it waits for is closed out (R38). Empty where it does not wait.
+    """End a run that this process carries and that waits, as `max_steps`: what it waits for is closed out (R38).
 
-    A run that is at work ends behind its turn instead; the caller passes `stop` with the outcomes that it hands to `decide`.
+    Empty where it does not wait. A run that is at work ends behind its turn instead; the caller passes `stop` with the outcomes
+    that it hands to `decide`.
     """
     return Decision() if state.run is None or state.run.step is None else seal(state, stop=True)

@@ -197,6 +197,8 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
 
 def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
     """Redeliver within the budget, or end the run with the cause. A wait is never shorter than the server asked for."""
+    if run.aborting:
+        return Decision(records=(outcome.attempt, finish(run, "cancelled", run.usage)))
     wait_ms = backoff_ms(outcome.used, outcome.retry_after_ms)
     limits = run.limits
     if not outcome.retryable or outcome.used >= limits.model_retries or wait_ms > limits.retry_wait_ms:

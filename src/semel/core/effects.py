@@ -46,6 +46,23 @@ class Message(Frozen, frozen=True, kw_only=True):
     title: str | None = None
 
 
+class UnderWay(Frozen, frozen=True, kw_only=True):
+    """What a process that carries the open run has under way: a request to the model, calls, and calls in doubt.
+
+    A command is given None where nobody carries the run: its process is dead, and what it may have sent is not known. Then the
+    command is recorded and nothing follows from it; a resume does the rest.
+    """
+
+    asking: bool = False
+    in_flight: frozenset[int] = frozenset()
+    doubt: frozenset[int] = frozenset()
+
+    @staticmethod
+    def doubt_of(under_way: "UnderWay | None") -> frozenset[int]:
+        """What stays in doubt behind a command that settles nothing of the batch."""
+        return frozenset() if under_way is None else under_way.doubt
+
+
 class Cancel(Frozen, frozen=True, kw_only=True):
     """End the open run: now, or when its step and the calls of it are done."""
 

@@ -234,6 +234,8 @@ def _paid(state: Session, call: CallState, record: ToolResult | ToolCallReturned
     if record.outcome is not Outcome.COMPLETED or record.output is None:
         return state
     key = call.planned.call_key
+    if key in state.late:
+        return state  # it came while nobody carried the run
     return replace(state, late=state.late.plus(key, LateResult(call_key=key, output=record.output, is_error=record.is_error)))
 
 

@@ -38,16 +38,18 @@ def apply_to_session(state: Session, logged: Logged, record: SessionRecord) -> S
 
 
 def _late(state: Session, logged: Logged, record: LateResult) -> Session:
-    """The result that a call still owed. A deferred one becomes a notice; one of a held call that was closed out is only kept."""
+    """The result that a call still owed. A deferred one becomes a notice.
+
+    One of a held call is kept: the resume that takes the run up makes it the call's terminal; if the call was closed out
+    meanwhile, no model is told.
+    """
     owed = state.owed.get(record.call_key)
     if owed is None or owed.handle != record.handle:
         raise contradiction(
             state, logged, Reason.INVALID_DEFERRED_HANDLE, f"handle {record.handle!r} is not of call {record.call_key}"
         )
-    if record.call_key in state.late or _still_held(state, record.call_key):
-        raise contradiction(
-            state, logged, Reason.INVALID_DEFERRED_HANDLE, f"call {record.call_key} owes no result, or owes it to its batch"
-        )
+    if record.call_key in state.late:
+        raise contradiction(state, logged, Reason.INVALID_DEFERRED_HANDLE, f"call {record.call_key} owes no result any more")
     state = replace(state, late=state.late.plus(record.call_key, record))
     if owed.handle is None:
         return state
@@ -58,15 +60,6 @@ def _late(state: Session, logged: Logged, record: LateResult) -> Session:
 def late_entry_of(call_key: str) -> str:
     """The entry of the notice that tells of a late result."""
     return derived_id("late", call_key)
-
-
-def _still_held(state: Session, call_key: str) -> bool:
-    """Whether the call is held in the open batch: then its result is its terminal there, and never a notice."""
-    step = state.run.step if state.run is not None else None
-    batch = step.batch if step is not None else None
-    if batch is None or batch.finished:
-        return False
-    return any(call.planned.call_key == call_key and call.waits for call in batch.calls)
 
 
 def _resolved(state: Session, logged: Logged, record: IndeterminateResolved) -> Session:

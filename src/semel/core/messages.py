@@ -6,8 +6,10 @@ so that a message that is sent again is the same message.
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from semel.core.cancel import cancel
-from semel.core.effects import Cancel, Decision, Message
+from semel.core.effects import Cancel, Decision, Message, UnderWay
 from semel.core.keys import digests_of_delivery, input_entry_of
 from semel.core.records import (
     Delivery,
@@ -39,32 +41,28 @@ def route(state: Session, delivery: Delivery) -> Route:
     return "queue" if delivery in ("queue", "interrupt") or run.aborting else "run"
 
 
-def deliver_message(
-    state: Session, command: Message, *, asking: bool = False, in_flight: frozenset[int] = frozenset()
-) -> Decision:
+def deliver_message(state: Session, command: Message, under_way: UnderWay | None) -> Decision:
     """The record of a message that goes into the run or the queue. An interrupting one stands before the cancel (Q15).
 
     Raises BlankMessage.
     """
     if not command.text.strip():
         raise BlankMessage("the message has no text; no model takes one")
-    where = route(state, command.delivery)
+    where, doubt = route(state, command.delivery), UnderWay.doubt_of(under_way)
     must(where != "send", "a message without an open run is a send", delivery=command.delivery)
     entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
     if where == "queue":
-        cancelled = (
-            cancel(state, Cancel(at="now"), asking=asking, in_flight=in_flight) if command.delivery == "interrupt" else Decision()
-        )
-        return Decision(records=(_queued(command, entry), *cancelled.records), effects=cancelled.effects)
+        rest = cancel(state, Cancel(at="now"), under_way) if command.delivery == "interrupt" else Decision(doubt=doubt)
+        return replace(rest, records=(_queued(command, entry), *rest.records))
     run_id = need(state.run, "a message to the run has one").run_id
     digest = _identity(command)
     if command.delivery == "steer":
         steered = Steered(run_id=run_id, input=(entry,), send_id=command.key, request_identity_digest=digest, title=command.title)
-        return Decision(records=(steered,))
+        return Decision(records=(steered,), doubt=doubt)
     follow_up = FollowUpQueued(
         run_id=run_id, input=(entry,), send_id=command.key, request_identity_digest=digest, title=command.title
     )
-    return Decision(records=(follow_up,))
+    return Decision(records=(follow_up,), doubt=doubt)
 
 
 def _queued(command: Message, entry: Entry) -> Queued:

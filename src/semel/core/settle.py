@@ -39,6 +39,7 @@ def settle(
     `closing` says that the run is to end without sending anything more; `stop`, that it is to end as `max_steps`: at once if
     `closing`, else behind this turn.
     """
+    news = _with_kept(state, batch, news)
     new = news.settled | stand_ins(news)
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
     held = (frozenset(batch.held) | news.held.keys()) - known.keys()
@@ -69,6 +70,17 @@ def settle(
     if held:
         return Decision(records=(*came, *_pause(run)), doubt=doubt)
     return _commit(state, run, batch, news, known, stop=stop)
+
+
+def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
+    """What came back, and the results of held calls that came while nobody carried the run."""
+    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in batch.held if at not in news.settled}
+    delivered = {
+        at: Settlement(outcome=Outcome.COMPLETED, is_error=late.is_error, text=late.output.text, parts=late.output.parts)
+        for at, late in kept.items()
+        if late is not None
+    }
+    return replace(news, settled=delivered | news.settled) if delivered else news
 
 
 def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFacts:
