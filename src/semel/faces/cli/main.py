@@ -28,6 +28,7 @@ COMMANDS = {
     "show": ("semel.faces.cli.look:show", "Tell what happened in a session."),
     "tail": ("semel.faces.cli.tail:tail", "Print the records of a session, and follow them."),
     "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
+    "import": ("semel.faces.cli.histories:import_history", "Start a session from a conversation held elsewhere."),
     "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
     "inbox": ("semel.faces.cli.decide:inbox", "List what waits for a person."),
     "resolve": ("semel.faces.cli.decide:resolve", "Say what became of a call whose outcome is unknown."),
