@@ -99,7 +99,7 @@ class Batch(Frozen, frozen=True, kw_only=True):
 class Step(Frozen, frozen=True, kw_only=True):
     """The newest step of a run. `answer` is None while it is in flight (D4).
 
-    `messages` are those of its drained entries that are messages to the run: it answers them, or leaves them unanswered.
+    `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered.
     """
 
     step_id: int

@@ -29,7 +29,7 @@ def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | 
     kind = PendingKind.STEER if isinstance(record, Steered) else PendingKind.FOLLOW_UP
     asked = record.delivery if isinstance(record, Steered) else None
     state = use_key(state, logged, record.send_id, use_of(asked or kind, messages, None, run.run_id))
-    return _waiting(state, kind, record.send_id or "", names, record.tags)
+    return _waiting(state, kind, record.send_id or names[0], names, record.tags) if names else state
 
 
 def _delivered(state: Session, logged: Logged, record: SendDelivered) -> Session:
@@ -114,10 +114,11 @@ def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tupl
 
     Unanswered are the messages that no step drained, and those of a step that the model did not answer.
     """
-    rest = tuple(item.entry_id for item in state.pending if item.kind in TO_THE_RUN)
+    rest = [item for item in state.pending if item.kind in TO_THE_RUN]
     step = run.step
     asked = step.messages if step is not None and step.answer is None else ()
-    return drained(state, logged, rest), (*asked, *rest)
+    keys = dict.fromkeys([*asked, *(item.source for item in rest)])
+    return drained(state, logged, tuple(item.entry_id for item in rest)), tuple(keys)
 
 
 def _placed(state: Session, logged: Logged, item: Pending) -> Session:

@@ -143,8 +143,8 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
         )
-    to_the_run = frozenset(item.entry_id for item in state.pending if item.kind in TO_THE_RUN)
-    taken_up = tuple(name for name in record.drained if name in to_the_run)
+    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
+    taken_up = tuple(dict.fromkeys(to_the_run[name] for name in record.drained if name in to_the_run))
     if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None and not taken_up):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
     if record.attempt != 1:

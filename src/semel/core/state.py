@@ -196,7 +196,7 @@ class QueuedMessage(Frozen, frozen=True, kw_only=True):
 
 
 class Ended(Frozen, frozen=True, kw_only=True):
-    """A finished run. `unanswered` are the entries of messages to it that no answer of it has taken into account."""
+    """A finished run. `unanswered` are the keys of the messages to it that no answer of it has taken into account."""
 
     run_id: str
     key: str
