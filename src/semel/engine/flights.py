@@ -29,6 +29,7 @@ class Flights:
         self._left_open: set[int] = set()
         self._lost_one = False
         self._broken: BaseException | None = None
+        self._time: asyncio.Future[None] | None = None
 
     @property
     def empty(self) -> bool:
@@ -89,6 +90,8 @@ class Flights:
 
     async def cancel(self) -> None:
         """End everything that is under way and wait until it has ended."""
+        if self._time is not None:
+            self._time.cancel()
         tasks = [*self._calls.values(), *([self._asking] if self._asking is not None else [])]
         for task in tasks:
             task.cancel()
@@ -101,12 +104,10 @@ class Flights:
         if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             return True
-        timer = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        try:
-            await asyncio.wait([*waiting, timer], return_when=asyncio.FIRST_COMPLETED)
-            return any(task.done() for task in waiting)
-        finally:
-            timer.cancel()
+        if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
+            self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
+        await asyncio.wait([*waiting, self._time], return_when=asyncio.FIRST_COMPLETED)
+        return any(task.done() for task in waiting)
 
     def _time_up(self) -> Outcome:
         if self._asking is not None:

@@ -54,17 +54,18 @@ class Cut(enum.Enum):
     TIME_UP = "the run's time is up"
 
 
-@dataclass(kw_only=True)
 class CutSignal:
-    """Tells the calls under way that they are cut short; set at most once to each reason."""
+    """Tells the calls under way that they are cut short. One future that all of them wait for, so that none costs a task."""
 
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-    reason: Cut | None = None
+    def __init__(self) -> None:
+        self.reason: Cut | None = None
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, reason: Cut) -> None:
         """Cut what is under way. A process that stops outranks a run whose time is up."""
         self.reason = reason
-        self.event.set()
+        if not self.told.done():
+            self.told.set_result(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +202,7 @@ class Performer:
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
         """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
-        cut = asyncio.ensure_future(self.cut.event.wait())
+        cut = self.cut.told
         waiting: list[asyncio.Future[Any]] = [running, cut]
         timer = None if timeout_ms is None else asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
         if timer is not None:
@@ -210,7 +211,6 @@ class Performer:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             return timer is not None and timer.done() and not cut.done()
         finally:
-            cut.cancel()
             if timer is not None:
                 timer.cancel()
 
