@@ -5,6 +5,7 @@ Syncs run in threads here, as a Runtime has them by default; nothing waits for a
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,7 @@ from semel.testing.faults import NumberedDisk
 T = TypeVar("T")
 HELD_SECONDS_MOST = 20
 LOOP_TURNS = 10
+SYNC_SECONDS = 0.01
 EPOCH_MS = 1_767_225_600_000
 
 
@@ -34,11 +36,23 @@ async def loop_turns() -> None:
         await asyncio.sleep(0)
 
 
+class SlowDisk(Disk):
+    """A disk on which a sync takes longer than anything that the event loop does meanwhile."""
+
+    def sync(self, fd: int) -> None:
+        time.sleep(SYNC_SECONDS)
+        super().sync(fd)
+
+
 class HeldDisk(Disk):
-    """A disk whose syncs, of files and of directories, wait in their threads between `hold` and `let_go`."""
+    """A disk whose syncs, of files and of directories, wait in their threads between `hold` and `let_go`.
+
+    What the thread of its maker syncs itself does not wait: that thread runs the event loop, and the test within it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._maker = threading.get_ident()
         self._entered, self._go = threading.Event(), threading.Event()
         self._go.set()
 
@@ -64,6 +78,8 @@ class HeldDisk(Disk):
         super().sync_directory(fd)
 
     def _wait(self) -> None:
+        if threading.get_ident() == self._maker:
+            return
         self._entered.set()
         assert self._go.wait(HELD_SECONDS_MOST), "nobody let the disk go on"
 
