@@ -15,25 +15,20 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
+from semel.ports.world import Clock
 from semel.testing.faults import NumberedDisk
+from tests.engine.fakes import loop_turns
 
 T = TypeVar("T")
 HELD_SECONDS_MOST = 20
-LOOP_TURNS = 10
 SYNC_SECONDS = 0.01
 EPOCH_MS = 1_767_225_600_000
 
 
-def disk_ground(root: Path, disk: Disk | None = None) -> Ground:
+def disk_ground(root: Path, disk: Disk | None = None, clock: Clock | None = None) -> Ground:
     """A process on a state directory, whose syncs run in threads."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     return Ground(store=FileStore(root, clock, known=KNOWN, disk=disk, inline_sync=False), clock=clock, ids=SystemIds())
-
-
-async def loop_turns() -> None:
-    """Let everything run that is ready, and what becomes ready by that."""
-    for _ in range(LOOP_TURNS):
-        await asyncio.sleep(0)
 
 
 class SlowDisk(Disk):

@@ -11,8 +11,8 @@ from semel import Agent, Completed, Interrupted, Limits, Runtime, wiring
 from semel.errors import SemelError
 from semel.faces.views import view_of
 from semel.ports.tool import Call, ProcessMark
-from tests.engine.fakes import call, counting, script_file
-from tests.engine.slow import HeldDisk, SlowDisk, disk_ground, loop_turns
+from tests.engine.fakes import call, counting, loop_turns, script_file
+from tests.engine.slow import HeldDisk, SlowDisk, disk_ground
 
 pytestmark = pytest.mark.anyio
 
