@@ -7,6 +7,7 @@ only after the sync. One commit at a time, each to its end: a caller that is can
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from semel.core.codec import encode_checked
 from semel.core.features import foreseen
@@ -17,7 +18,7 @@ from semel.core.records import Record
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
-from semel.errors import AppendRefused
+from semel.errors import AppendRefused, CorruptLog
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
 
@@ -58,7 +59,8 @@ class Barrier:
     def note(self, record: Record) -> None:
         """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7).
 
-        It counts in the state from the next commit on, which makes it durable.
+        It counts in the state from the next commit on, which makes it durable. Raises CorruptLog, and writes nothing, where it
+        contradicts the log; one that is told of during a commit is dropped then.
         """
         if self._one_at_a_time.locked():
             self._waiting_notes.append(record)
@@ -82,7 +84,8 @@ class Barrier:
             finally:
                 notes, self._waiting_notes = self._waiting_notes, []
                 for record in notes:
-                    self._write_note(record)
+                    with suppress(CorruptLog):  # of a call that this very commit closed
+                        self._write_note(record)
 
     async def _append(self, batch: Sequence[Record], *, held: int) -> None:
         at_ms = self._clock.now_ms()
@@ -114,6 +117,7 @@ class Barrier:
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
         places = self._places((record,), at_ms)
+        fold((*self._noted, *places), self.state)
         self._noted_frames.extend(self._writer.note(_payloads((record,)), at_ms=at_ms))
         self._noted.extend(places)
 

@@ -28,6 +28,7 @@ class Flights:
         self._calls: dict[int, asyncio.Task[Settlement | None]] = {}
         self._left_open: set[int] = set()
         self._lost_one = False
+        self._starting = True
         self._broken: BaseException | None = None
         self._time: asyncio.Future[None] | None = None
 
@@ -79,8 +80,9 @@ class Flights:
         await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
-    def stop_asking(self) -> None:
-        """Give up a model exchange; nothing of it is recorded, and a resume asks again (B24)."""
+    def start_nothing(self) -> None:
+        """Send no call that still waits for its turn, and give up a model exchange: a resume asks again (B24)."""
+        self._starting = False
         if self._asking is not None:
             self._asking.cancel()
 
@@ -138,9 +140,9 @@ class Flights:
         return frozenset(self._calls) | self._left_open
 
     async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Settlement | None:
-        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
+        """One call within the cap. Behind an unknown, or when the run stops, what waits for its turn is not sent (B15)."""
         async with slots:
-            if self._lost_one or self._performer.cut.reason is not None:
+            if self._lost_one or not self._starting or self._performer.cut.reason is not None:
                 return None if call.reruns else UNSENT
             settled = await self._performer.call(run, step, call)
             self._lost_one = self._lost_one or (settled is not None and settled.outcome is Became.UNKNOWN)

@@ -234,7 +234,7 @@ class Runtime:
     async def _resume_open_run(self, actor: SessionActor) -> str | None:
         run = actor.state.run
         if actor.running:
-            return None
+            return None if run is None else run.run_id
         if run is None:
             actor.publish_if_stale()
             return None
