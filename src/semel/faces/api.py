@@ -1,4 +1,4 @@
-"""The Python API: a Runtime of sessions and runs. Async; `run_sync` is the one door for everybody else.
+"""The Python API: a Runtime of sessions and runs. Async; `faces.sync` has the one door for everybody else.
 
 async with Runtime("./state", agents=[support]) as runtime:
 session = runtime.session("customer-42", agent=support)
@@ -9,8 +9,7 @@ match await run.result(): ...
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -29,16 +28,14 @@ from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
 from semel.errors import BadAgent, OutcomePending, RuntimeLeft, SemelError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
-from semel.faces.results import Result
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
-AgentFinder = Callable[[AgentRef], AgentAny]
-"""Finds the agent that a log names. Raises BadAgent, whose message says what to do."""
+AgentFinder = Callable[[AgentRef, str], AgentAny]
+"""Finds the agent that the log of a session names. Raises BadAgent, whose message says what to do."""
 OutputT = TypeVar("OutputT")
-T = TypeVar("T")
 DRAIN_SECONDS = 30.0
 
 
@@ -150,14 +147,14 @@ class Runtime:
         store = self._ground.store
         run = view_of(store, session).state.run if session not in self._actors and store.exists(session) else None
         if run is not None:
-            agent = self._agent_of(run.agent)
+            agent = self._agent_of(run.agent, session)
             kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
         return run is not None
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
-        text, key, context = checked_delivery(text, key or self._ground.ids.fresh(), context)
+        text, key, context = checked_delivery(text, self._ground.ids.fresh() if key is None else key, context)
 
         def build() -> tuple[Send, Kit]:
             kit = kit_for_new_run(agent, self._deps, self._ground.clock)
@@ -238,20 +235,20 @@ class Runtime:
         if run is None:
             actor.publish_if_stale()
             return None
-        agent = self._agent_of(run.agent)
+        agent = self._agent_of(run.agent, actor.state.session)
         return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str) -> str:
         ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
-        agent = self._agent_of(ended.agent)
+        agent = self._agent_of(ended.agent, actor.state.session)
         kit = kit_for_new_run(agent, self._deps, self._ground.clock)
         go_on = send_command(agent, kit, CONTINUE_INPUT, f"continue:{command.call_key}", ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)
 
-    def _agent_of(self, ref: AgentRef) -> AgentAny:
+    def _agent_of(self, ref: AgentRef, session: str) -> AgentAny:
         agent = self._agents.get(ref.name)
         if agent is None and self._find_agent is not None:
-            return self._find_agent(ref)
+            return self._find_agent(ref, session)
         if agent is None:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
@@ -283,9 +280,16 @@ class Runtime:
             actor=actor,
             rest=rest,
             subscription=subscription,
-            output=output,
+            output=output or self._output_of(actor.state, run_id),
             before=before,
         )
+
+    def _output_of(self, state: Session, run_id: str) -> type[Any] | None:
+        """The output type of a run's agent, if it is registered here."""
+        ended = state.ended.get(run_id)
+        ref = ended.agent if ended is not None else state.run.agent if state.run is not None else None
+        agent = self._agents.get(ref.name) if ref is not None else None
+        return agent.output if agent is not None else None
 
     def _door(self, session: str) -> asyncio.Lock:
         """One at a time may open a session or begin something in it. A door that nobody stands at is forgotten."""
@@ -358,33 +362,3 @@ class SessionHandle(Generic[OutputT]):
     def events(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """What the log holds with seq > `after`, in order, up to now; `RunHandle.events` goes on while a run works."""
         return self._runtime.events(self.id, after)
-
-
-def run_sync(
-    agent: Agent[OutputT],
-    text: str,
-    *,
-    session: str | None = None,
-    key: str | None = None,
-    context: JSON = None,
-    deps: object = None,
-    state: str | os.PathLike[str] | None = None,
-) -> Result[OutputT]:
-    """Run an agent to the end of one run and return its result. Works inside a running event loop too, which it then blocks."""
-
-    async def whole() -> Result[OutputT]:
-        async with Runtime(state, agents=[agent], deps=deps, recover="manual", inline_sync=True) as runtime:
-            run = await runtime.session(session, agent=agent, context=context).send(text, key=key)
-            return await run.result()
-
-    return run_blocking(whole)
-
-
-def run_blocking(whole: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine to its end from synchronous code: in this thread, or in one of its own where a loop is running here."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(whole())
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(lambda: asyncio.run(whole())).result()

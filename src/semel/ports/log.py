@@ -98,6 +98,9 @@ class SessionStore(Protocol):
     def exists(self, session: str) -> bool:
         """Whether the session has a log."""
 
+    def made_here(self, session: str) -> bool:
+        """Whether the log was made by this user, as far as its file tells. Code that a log names is loaded only then."""
+
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
 

@@ -50,12 +50,12 @@ class FileStore:
         return Place(self._root, session).log
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions that have a log, sorted."""
+        """The ids of all sessions that have a log, or a status that remembers one, sorted: a log that is gone is not hidden."""
         found: list[str] = []
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
             for name in self._disk.names(directory):
                 session = self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
-                if session is not None and self.exists(session):
+                if session is not None and (self.exists(session) or self.read_status(session) is not None):
                     found.append(session)
         return sorted(found)
 
@@ -64,6 +64,13 @@ class FileStore:
         path = self.log_path(session)
         with naming("look at", path), suppress(FileNotFoundError, NotADirectoryError):
             return self._disk.status_of(path).st_size > 0
+        return False
+
+    def made_here(self, session: str) -> bool:
+        """Whether the log's file is ours alone, as semel makes it; one from a checkout or an archive of others is not."""
+        path = self.log_path(session)
+        with naming("look at", path), suppress(FileNotFoundError, NotADirectoryError):
+            return not self._disk.status_of(path).st_mode & 0o077
         return False
 
     def owner(self, session: str) -> str | None:

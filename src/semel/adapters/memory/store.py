@@ -87,6 +87,10 @@ class MemoryStore:
         """Whether the session has a log."""
         return session in self.medium.logs and bool(self.medium.logs[session].data)
 
+    def made_here(self, session: str) -> bool:
+        """Memory is nobody else's."""
+        return self.exists(session)
+
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
         log = self.medium.logs.get(session)

@@ -15,7 +15,7 @@ from semel import wiring
 from semel.core.records import AgentRef
 from semel.core.status import encode_status
 from semel.engine.resume import Ground
-from semel.errors import SemelError, StoreError
+from semel.errors import BadAgent, SemelError, StoreError
 from semel.faces.agent import Agent
 from semel.faces.agentref import find_agent, load_agent, named, with_model
 from semel.faces.api import Runtime
@@ -68,11 +68,16 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Rou
         return asyncio.run(_carry(options, ground, errands))
 
 
-def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
-    """How the agent of a log is found: `--agent` if it is given, else where the log says."""
+def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Agent[Any]]:
+    """How the agent of a log is found: `--agent` if it is given, else where the log says, if that log was made here."""
 
     @functools.cache  # a run is looked at before it is opened, and then again
-    def find(ref: AgentRef) -> Agent[Any]:
+    def find(ref: AgentRef, session: str) -> Agent[Any]:
+        if options.agent is None and not ground.store.made_here(session):
+            raise BadAgent(
+                f"the log of session {session!r} was not made here (its file is open to others), so what it names is not loaded; "
+                f"pass `--agent FILE`"
+            )
         found = find_agent(ref) if options.agent is None else named(load_agent(options.agent), ref)
         if ref.digest is not None and found.digest is not None and found.digest != ref.digest:
             talk(f"semel: {found.source} is not what it was when the run started; new texts act from the next run on")
@@ -84,7 +89,8 @@ def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
 async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
     stop = _Stop()
     stop.listen()
-    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=finder(options))
+    find = finder(options, ground)
+    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
     async with Watch(options, ground.clock) as watch:
         async with runtime:
             tasks = [asyncio.ensure_future(_one(runtime, ground, options, errand, watch)) for errand in errands]
