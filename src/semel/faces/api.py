@@ -156,7 +156,7 @@ class Runtime:
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
-        text, key, context = checked_delivery(text, key or self._ground.ids.fresh(), context)
+        text, key, context = checked_delivery(text, self._ground.ids.fresh() if key is None else key, context)
 
         def build() -> tuple[Send, Kit]:
             kit = kit_for_new_run(agent, self._deps, self._ground.clock)
