@@ -50,8 +50,9 @@ class Limits:
             value, least = getattr(self, name), 0 if name == "model_retries" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise BadSettings(f"the limit {name} must be a whole number of at least {least}, not {value!r}")
-        if not 0 < self.wall_seconds <= WALL_SECONDS_MOST:
-            raise BadSettings(f"the limit wall_seconds must be above 0 and at most {WALL_SECONDS_MOST}, not {self.wall_seconds}")
+        wall = self.wall_seconds
+        if not isinstance(wall, int | float) or not 0 < wall <= WALL_SECONDS_MOST:
+            raise BadSettings(f"the limit wall_seconds must be above 0 and at most {WALL_SECONDS_MOST}, not {wall!r}")
         return core_limits.Limits(
             steps=self.steps,
             tokens=self.tokens,
@@ -66,7 +67,7 @@ class Limits:
 
 def parse_money(text: str) -> Money:
     """Money from text like 1.00 USD. Raises BadSettings."""
-    amount, _, currency = text.strip().partition(" ")
+    amount, _, currency = str(text).strip().partition(" ")
     try:
         micros = int(Decimal(amount) * 1_000_000)
     except (InvalidOperation, ValueError, OverflowError):
