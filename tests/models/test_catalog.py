@@ -19,7 +19,7 @@ from semel.adapters.models.catalog import (
     resolve,
     restore_model,
 )
-from semel.adapters.models.openai_chat.options import Price
+from semel.adapters.models.pricing import Price
 from semel.core.values import Bundle
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused

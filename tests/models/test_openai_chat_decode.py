@@ -8,10 +8,11 @@ import pytest
 from models_support import CASES, CHAT, decode, decode_chunks, pieces
 
 from semel.adapters.models import sse
-from semel.adapters.models.openai_chat import decode as decode_module
-from semel.adapters.models.openai_chat import errors
-from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
-from semel.adapters.models.openai_chat.options import ChatOptions, Dialect, Price
+from semel.adapters.models.decoding import JSON_BODY_BYTES_MAX, EventDecoder, Undecodable
+from semel.adapters.models.openai_chat.decode import ChatAnswer
+from semel.adapters.models.openai_chat.options import ChatOptions, Dialect
+from semel.adapters.models.openai_errors import OPENAI_ERRORS
+from semel.adapters.models.pricing import Price
 from semel.core.values import Money, Opaque, Stop, Text, ToolCall, Usage
 from semel.ports.model import FailureClass
 
@@ -30,7 +31,7 @@ def row_of(data: bytes, size: int | None, options: ChatOptions | None = None) ->
     try:
         _, answer = decode(data, size, options)
     except Undecodable as problem:
-        failure = errors.class_of(200, problem.error) if problem.error else problem.failure
+        failure = OPENAI_ERRORS.class_of(200, problem.error) if problem.error else problem.failure
         return {"outcome": "interrupted"} if failure is FailureClass.INTERRUPTED else {"outcome": "error", "class": str(failure)}
     row = {
         "outcome": "completed",
@@ -115,16 +116,17 @@ def test_no_prefix_of_a_stream_is_an_answer():
     assert checked == 5982
 
 
-class Trusting(BodyDecoder):
+class Trusting(ChatAnswer):
     """Planted fault: the end of the body ends the answer."""
 
-    def result(self):
-        return self._answer.decoded()
+    def decoded(self):
+        self._whole = True
+        return super().decoded()
 
 
 def test_a_decoder_without_the_terminal_rule_is_caught():
     """Negative control: it takes the call of the truncated stream for complete."""
-    decoder = Trusting(ChatOptions())
+    decoder = EventDecoder(Trusting(ChatOptions()))
     for chunk in pieces(stream("truncated.response.sse"), 7):
         list(decoder.feed(chunk))
     assert [block.arguments for block in decoder.result().blocks] == ['{"city":"Paris"}']
@@ -254,7 +256,7 @@ FAILURES: list[tuple[str, Callable[[], bytes], FailureClass]] = [
     ("comments only", lambda: b": wait\n\n: wait\n\n", FailureClass.INTERRUPTED),
     ("too deep", lambda: b"data: " + b"[" * 200_000 + b"\n\n", FailureClass.INTERRUPTED),
     ("an event too large", lambda: b"data: " + b"x" * (sse.EVENT_BYTES_MAX + 1), FailureClass.MALFORMED_OUTPUT),
-    ("a document too large", lambda: b"{" + b" " * decode_module.JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
+    ("a document too large", lambda: b"{" + b" " * JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
     ("white space", lambda: b"\r\n \n", FailureClass.INTERRUPTED),
     ("huge number", lambda: b'data: {"choices":[],"x":' + b"9" * 5_000 + b"}\n\n", FailureClass.INTERRUPTED),
 ]
@@ -267,7 +269,7 @@ def test_what_is_no_answer_has_a_class(name, make, failure):
             continue  # millions of small chunks prove nothing more
         with pytest.raises(Undecodable) as caught:
             decode(make(), size)
-        found = errors.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
+        found = OPENAI_ERRORS.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
         assert found is failure
 
 

@@ -13,16 +13,9 @@ import msgspec
 from semel.adapters.models import scripted
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.endpoint import ApiKey, Endpoint, KeyReader, key_from, key_variable, parse_endpoint
-from semel.adapters.models.openai_chat.options import (
-    PLAIN,
-    RENDERER,
-    RENDERERS,
-    ChatOptions,
-    Dialect,
-    Price,
-    decode_options,
-    encode_options,
-)
+from semel.adapters.models.openai_chat.options import OPENAI_CHAT as CHAT
+from semel.adapters.models.openai_chat.options import PLAIN, ChatOptions, Dialect
+from semel.adapters.models.pricing import Price
 from semel.core.values import JSON, Bundle, Frozen
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
@@ -148,13 +141,13 @@ def check_bundle(bundle: Bundle) -> None:
     """Raise BundleRefused unless this build renders `bundle` as the build that froze it did (P6 to P10)."""
     if bundle.family not in (OPENAI_CHAT, scripted.FAMILY):
         raise BundleRefused("frozen_render_config_unverifiable", f"no wire family {bundle.family!r} in this build")
-    if bundle.renderer not in RENDERERS:
+    if bundle.renderer not in CHAT.renderers:
         raise BundleRefused(
-            "renderer_version_drift", f"renderer {bundle.renderer} of {bundle.family}; this build has {sorted(RENDERERS)}"
+            "renderer_version_drift", f"renderer {bundle.renderer} of {bundle.family}; this build has {sorted(CHAT.renderers)}"
         )
     if bundle.family == OPENAI_CHAT:
         try:
-            recorded = encode_options(decode_options(bundle.options))
+            recorded = CHAT.encode(CHAT.decode(bundle.options))
             parse_endpoint(bundle.endpoint)
         except (msgspec.DecodeError, BadSettings) as error:
             raise BundleRefused("frozen_render_config_unverifiable", str(error)) from None
@@ -175,7 +168,7 @@ def has_price(bundle: Bundle) -> bool:
     """Whether answers of this model come with a cost, so that a cost limit can hold."""
     if bundle.family != OPENAI_CHAT:
         return False
-    options = decode_options(bundle.options)
+    options = CHAT.decode(bundle.options)
     return options.price is not None or options.dialect.cost_currency is not None
 
 
@@ -191,7 +184,7 @@ def _build(
     if bundle.family == scripted.FAMILY:
         script = scripted.load_script(bundle.endpoint)
         return scripted.ScriptedModel(bundle=bundle, script=script, clock=clock, limits=options.limits)
-    from semel.adapters.models.openai_chat.model import OpenAIChat
+    from semel.adapters.models.openai_chat.model import build
     from semel.adapters.models.transport import Transport
 
     endpoint = parse_endpoint(bundle.endpoint)
@@ -200,23 +193,13 @@ def _build(
     if key is not None:
         held = ApiKey(host=endpoint.host, name="the key source given in code", read=key, optional=optional)
     transport = Transport(endpoint=endpoint, key=held, clock=clock, limits=options.limits, connector=connector)
-    return OpenAIChat(bundle=bundle, transport=transport, clock=clock)
+    return build(bundle=bundle, options=CHAT.decode(bundle.options), transport=transport, clock=clock)
 
 
 def _bundle(model: str, endpoint: Endpoint, dialect: Dialect, options: ModelOptions) -> Bundle:
-    try:
-        dialect = msgspec.convert({**msgspec.to_builtins(dialect), **options.dialect}, Dialect)
-    except msgspec.ValidationError as error:
-        raise BadSettings(f"the model option dialect cannot be used: {error}") from None
+    dialect = CHAT.dialect(dialect, options.dialect)
     chat = ChatOptions(dialect=dialect, body=options.body, price=options.price)
-    return Bundle(
-        family=OPENAI_CHAT,
-        model=model,
-        endpoint=endpoint.base_url,
-        renderer=RENDERER,
-        max_output_tokens=options.max_output_tokens,
-        options=encode_options(chat),
-    )
+    return CHAT.bundle(model, endpoint.base_url, chat, max_output_tokens=options.max_output_tokens)
 
 
 def _at_host(host: str) -> Provider | None:
