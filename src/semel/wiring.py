@@ -98,6 +98,6 @@ def model_option_keys() -> Sequence[str]:
 
 def providers() -> Sequence[tuple[str, str, str, str | None]]:
     """Every provider: its name, an example of a model's name, where it is served, and the variable of its key."""
-    from semel.adapters.models.catalog import PROVIDERS
+    from semel.adapters.models.rows import rows
 
-    return [(name, row.example, row.base_url, row.key) for name, row in PROVIDERS.items()]
+    return [(name, row.example, row.base_url, row.key) for name, row in rows(os.environ).items()]

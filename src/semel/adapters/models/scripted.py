@@ -20,6 +20,7 @@ from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed
 from semel.ports.world import Clock
 
 FAMILY = "scripted"
+SPOKEN = OPENAI_CHAT.name  # the family whose words it understands
 _POLL_SECONDS = 0.01
 
 

@@ -13,6 +13,7 @@ from semel.core.values import JSON, Frozen, printable
 from semel.ports.model import Exchange, FailureClass, ModelFailed
 
 SHOWN_CHARS = 200
+UPSTREAM_FAILED = 424  # what counts is the status that the gateway itself got, where it tells it
 
 
 class ServerError(Frozen, frozen=True, kw_only=True):
@@ -40,7 +41,10 @@ class ErrorTable(Frozen, frozen=True, kw_only=True):
 
     def class_of(self, status: int, error: ServerError) -> FailureClass:
         """The class of an error that came with `status`; below 400 it came inside a stream or the body of a 200."""
-        status = status if status >= 400 else error.status or 0
+        if status < 400:
+            status = error.status or 0
+        elif status == UPSTREAM_FAILED:
+            status = error.status or status
         if error.moderated:
             return FailureClass.CONTENT_FILTER
         if (named := _first(self.codes, error.codes)) is not None:

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from semel.adapters.models.deadline import Ledger, Limits, timer
-from semel.adapters.models.endpoint import ApiKey, Endpoint
+from semel.adapters.models.endpoint import Endpoint
+from semel.adapters.models.keys import Credential, Outgoing
 from semel.adapters.models.transport_errors import failure_of
 from semel.core.values import printable
 from semel.errors import BadSettings
@@ -218,7 +219,7 @@ class Transport:
         self,
         *,
         endpoint: Endpoint,
-        key: ApiKey,
+        key: Credential,
         clock: Clock,
         limits: Limits,
         connector: "httpx2.AsyncBaseTransport | None" = None,
@@ -256,8 +257,9 @@ class Transport:
 
     async def _pump(self, exchange: HttpExchange, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Read the exchange's socket into its buffer. Reading a key may take time too, so it happens under the limits (X1)."""
+        outgoing = Outgoing(endpoint=self._endpoint, path=path, body=body, headers=dict(headers))
         try:
-            authorization = await self._key.headers(self._endpoint)
+            authorization = await self._key.headers(outgoing)
         except BadSettings as error:
             raise ModelFailed(FailureClass.AUTH, str(error)) from None
         client = self._client = self._client or self._connect()

@@ -8,9 +8,9 @@ complete, and is complete itself, is that call sent again. Ids are never invente
 from dataclasses import dataclass, field
 
 from semel.adapters.models.arguments import is_json_object, of_value, received
-from semel.adapters.models.json_text import compact
+from semel.adapters.models.opaque import opaque
 from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT
-from semel.core.values import JSON, Block, Opaque, ToolCall, clean_text
+from semel.core.values import JSON, Block, ToolCall, clean_text
 
 _KNOWN_MEMBERS = frozenset({"index", "id", "type", "function"})
 
@@ -68,7 +68,7 @@ class CallAssembler:
         for call in self._calls:
             result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=received(call.arguments)))
             if call.extra:
-                result.append(Opaque(format=CALL_EXTRA_FORMAT, data=compact(call.extra)))
+                result.append(opaque(CALL_EXTRA_FORMAT, call.extra))
         return result
 
     def _continued(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
