@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from semel.adapters.models.arguments import of_value, received
 from semel.adapters.models.bedrock_converse.errors import exception
-from semel.adapters.models.bedrock_converse.frames import Frame, FrameDamaged, FrameParser
+from semel.adapters.models.bedrock_converse.frames import FRAME_BYTES_MAX, Frame, FrameDamaged, FrameParser
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
 from semel.adapters.models.bedrock_converse.render import REASONING
 from semel.adapters.models.decoding import JSON_BODY_BYTES_MAX, Decoded, TextRun, Undecodable, interrupted, reported
@@ -66,8 +66,8 @@ class ConverseDecoder:
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Yield the text that `chunk` adds. Raises Undecodable."""
         self.progressed = False
-        if not self.head and chunk[:1] and chunk[:1] in b'{[< \t\r\n"':
-            self._document = bytearray()
+        if not self.head and chunk and chunk[0] > FRAME_BYTES_MAX >> 24:
+            self._document = bytearray()  # no frame is so long that it could start like this
         if len(self.head) < _HEAD_BYTES:
             self.head += chunk[:_HEAD_BYTES]
         if self._document is not None:
