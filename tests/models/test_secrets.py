@@ -10,7 +10,7 @@ from models_support import HandClock, ask, outcome
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.endpoint import parse_endpoint
 from semel.adapters.models.keys import Outgoing, key_from
-from semel.adapters.models.script_chat import End, Head, Send
+from semel.adapters.models.script_steps import End, Head, Send
 from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
 from semel.testing.model_server import ModelServer

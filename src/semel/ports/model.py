@@ -139,3 +139,14 @@ class ModelPort(Protocol):
 
     async def close(self) -> None:
         """End all connections."""
+
+
+class TokenCounter(Protocol):
+    """A model whose server counts the tokens of a request without answering it; some models are one beside ModelPort."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it does."""
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """How many tokens the request for `prompt` has. Raises ModelFailed; nothing is recorded."""

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from semel.adapters.models.decoding import Decoder, Undecodable
-from semel.adapters.models.json_text import parse
+from semel.adapters.models.json_text import count_of, dump, parse
+from semel.adapters.models.redelivery import redelivered
 from semel.adapters.models.rendering import Form, Renderer
 from semel.adapters.models.server_error import ErrorTable, ServerError, failed, not_an_answer
 from semel.core.values import JSON, Bundle, Prompt
+from semel.errors import need
 from semel.ports.model import Answer, Delta, ModelFailed, Request
 from semel.ports.world import Clock
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from semel.adapters.models.transport import HttpExchange, Transport
 
 _ERROR_BYTES = 64 * 1024
+_COUNT_HEADERS = {"content-type": "application/json", "accept": "application/json", "user-agent": "semel"}
 _HEADERS = {"content-type": "application/json", "accept": "text/event-stream", "user-agent": "semel"}
 
 
@@ -45,7 +48,7 @@ class Wire:
 
 
 class HttpModel:
-    """One model of one server. Implements ports.model.ModelPort."""
+    """One model of one server. Implements ports.model.ModelPort and TokenCounter."""
 
     def __init__(self, *, bundle: Bundle, wire: Wire, transport: "Transport", clock: Clock) -> None:
         """All that decides bytes is in `bundle`; `transport` is bound to its endpoint and key."""
@@ -83,9 +86,29 @@ class HttpModel:
             blocks=decoded.blocks, stop=decoded.stop, usage=decoded.usage, exchange=exchange.facts(), raw_stop=decoded.raw_stop
         )
 
+    @property
+    def counts(self) -> bool:
+        """Whether the server counts the tokens of a request."""
+        return self._wire.counting is not None
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """Ask how many tokens a request has. Raises ModelFailed; one budget covers refusals and broken answers (X17)."""
+        counting = need(self._wire.counting, "a model that counts was asked")
+        body = dump(counting.body(json.loads(self.render(prompt).body)))
+        return await redelivered(lambda: self._count(counting, body), clock=self._clock, custody=self._transport.custody)
+
     async def close(self) -> None:
         """End all connections."""
         await self._transport.close()
+
+    async def _count(self, counting: Counting, body: bytes) -> int:
+        async with self._transport.post(counting.path, body=body, headers={**_COUNT_HEADERS, **self._wire.headers}) as exchange:
+            await self._refuse(exchange)
+            raw = await exchange.read(_ERROR_BYTES)
+            count = count_of(parse(raw), counting.answer)
+            if count is None:
+                raise not_an_answer(exchange.redact(raw.decode(errors="replace")), exchange.facts(), where=exchange.where)
+            return count
 
     async def _refuse(self, exchange: "HttpExchange") -> None:
         if exchange.status != 200:

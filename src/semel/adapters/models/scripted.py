@@ -1,4 +1,4 @@
-"""The scripted model in this process: the replies of `script_chat`, decoded as if they had come over a socket."""
+"""The scripted model in this process: the replies of `script_steps`, decoded as if they had come over a socket."""
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping
@@ -12,7 +12,8 @@ from semel.adapters.models.openai_chat.render import ChatForm
 from semel.adapters.models.openai_errors import OPENAI_ERRORS, refusal
 from semel.adapters.models.rendering import Renderer
 from semel.adapters.models.script import Script, parse_script
-from semel.adapters.models.script_chat import ChatScript, End, Head, HoldHere, Pause, Send, Silence, Step
+from semel.adapters.models.script_chat import ChatFormat
+from semel.adapters.models.script_steps import End, Head, HoldHere, Pause, ScriptServer, Send, Silence, Step
 from semel.adapters.models.server_error import ServerError, failed
 from semel.core.values import Bundle, Prompt
 from semel.errors import UnknownModel
@@ -46,7 +47,7 @@ class ScriptedModel:
         self._bundle, self._clock, self._limits = bundle, clock, limits or Limits()
         self._options = ChatOptions()
         self._renderer = Renderer(ChatForm(bundle, self._options))
-        self._script = ChatScript(script)
+        self._script = ScriptServer(script, ChatFormat())
 
     @property
     def bundle(self) -> Bundle:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from semel.adapters.models.deadline import Ledger, Limits, timer
+from semel.adapters.models.deadline import Custody, Ledger, Limits, timer
 from semel.adapters.models.endpoint import Endpoint
 from semel.adapters.models.keys import Credential, Outgoing
 from semel.adapters.models.transport_errors import failure_of
@@ -228,6 +228,7 @@ class Transport:
         self._endpoint, self._key, self._clock, self._limits = endpoint, key, clock, limits
         self._connector = connector
         self._client: httpx2.AsyncClient | None = None
+        self.custody = Custody()  # of timers between exchanges; each exchange has its own
 
     @asynccontextmanager
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:

@@ -45,7 +45,7 @@ def exception(name: str, payload: JSON) -> ServerError:
     words = " ".join(filter(None, (told(payload), text_of(member(payload, "originalMessage")))))
     return ServerError(
         message=words,
-        codes=(name[:1].upper() + name[1:],) if name else (),
+        codes=(name[:1].upper() + name[1:] if name.endswith("Exception") else name,) if name else (),
         status=original if isinstance(original, int) and 400 <= original < 600 else None,
     )
 
