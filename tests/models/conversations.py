@@ -109,6 +109,11 @@ def own_state(family: str) -> dict[str, tuple[Message, ...]]:
     return found
 
 
+def value_of_block(block: Opaque):
+    """What an opaque block holds."""
+    return json.loads(block.data)
+
+
 def belongs(family: str, path) -> bool:
     words = {"anthropic_messages": "anthropic", "openai_chat": "chat", "openai_responses": "responses", "gemini": "gemini"}
     return path.parent.name == family or words.get(family, "-") in path.name

@@ -142,9 +142,9 @@ class ScriptServer:
             yield Send(body=_events_within(events, at) + self._format.error_event(fault.error))
             yield End()
             return
-        start = _events_within(events, at) if isinstance(fault, source.PingOnly) else whole[:at]
-        if start:
-            yield Send(body=start)
+        sent = _events_within(events, at) if isinstance(fault, source.PingOnly) else whole[:at]
+        if sent:
+            yield Send(body=sent)
         yield from self._broken(fault, whole[at:])
 
     def _broken(self, fault: source.Cut | source.Hold | source.Stall | source.PingOnly, rest: bytes) -> Iterator[Step]:
