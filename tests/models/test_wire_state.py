@@ -87,17 +87,17 @@ def chunks(*parts: dict) -> bytes:
 def test_gemini_texts_are_joined_with_their_like_only():
     data = chunks(
         {"text": "a"}, {"text": "b"}, {"text": "T1", "thought": True}, {"text": "T2", "thought": True}, {"text": "c"},
-        {"text": "d", "thoughtSignature": "s1"}, {"text": "e", "thoughtSignature": "s2"}, {"text": "f"},
+        {"text": "d", "thoughtSignature": "c2ln"}, {"text": "e", "thoughtSignature": "c2lo"}, {"text": "f"},
     )  # fmt: skip
     blocks = decoded("gemini", data, 3)[1].blocks
     assert [block.text for block in blocks if isinstance(block, Text)] == ["ab", "c", "d", "e", "f"]
     assert [block.data for block in blocks if isinstance(block, Opaque)] == [
         '{"text":"T1T2","thought":true}',
-        '{"thoughtSignature":"s1"}',
-        '{"thoughtSignature":"s2"}',
+        '{"thoughtSignature":"c2ln"}',
+        '{"thoughtSignature":"c2lo"}',
     ]
     body = json.loads(rendered(bundle_of("gemini"), prompt((user("go"), AssistantMessage(blocks=blocks)))))
-    assert body["contents"][1]["parts"][2:4] == [{"text": "c"}, {"text": "d", "thoughtSignature": "s1"}]
+    assert body["contents"][1]["parts"][2:4] == [{"text": "c"}, {"text": "d", "thoughtSignature": "c2ln"}]
 
 
 def test_parts_that_gemini_itself_ran_are_echoed_whole():
