@@ -98,6 +98,22 @@ def model_option_keys() -> Sequence[str]:
 
 def providers() -> Sequence[tuple[str, str, str, str | None]]:
     """Every provider: its name, an example of a model's name, where it is served, and the variable of its key."""
-    from semel.adapters.models.catalog import PROVIDERS
+    from semel.adapters.models.rows import rows
 
-    return [(name, row.example, row.base_url, row.key) for name, row in PROVIDERS.items()]
+    return [(name, row.example, row.base_url, row.key) for name, row in rows(os.environ).items()]
+
+
+def families() -> Sequence[str]:
+    """The wire families that a URL may be spoken to in."""
+    from semel.adapters.models.families import FAMILIES
+
+    return tuple(FAMILIES)
+
+
+async def model_checked(spec: str) -> Sequence[tuple[str, bool | None, str]]:
+    """What one real request says of a model: what was looked at, whether it works, and what was seen."""
+    from semel.adapters.models.check import check_model
+    from semel.adapters.system import SystemClock
+
+    found = await check_model(spec, clock=SystemClock(), environ=os.environ)
+    return [(finding.what, finding.works, finding.seen) for finding in found]

@@ -11,7 +11,8 @@ from models_support import CASES, HandClock, after, ask, outcome
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.script import parse_script
-from semel.adapters.models.script_chat import End, Head, HoldHere, Send, Step, chat_events
+from semel.adapters.models.script_chat import chat_events
+from semel.adapters.models.script_steps import End, Head, HoldHere, Send, Step
 from semel.core.values import Stop, Text, ToolCall, Usage
 from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, ModelPort
 from semel.testing.model_server import ModelServer

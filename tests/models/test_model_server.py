@@ -299,7 +299,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_caller():
 async def test_recorded_streams_served_over_http_decode_as_from_bytes(name):
     from models_support import decode
 
-    from semel.adapters.models.script_chat import End, Head, Send
+    from semel.adapters.models.script_steps import End, Head, Send
 
     data = (FIXTURES / "openai_chat" / f"{name}.response.sse").read_bytes()
     steps = [Head(status=200, headers={"content-type": "text/event-stream; charset=utf-8"}), Send(body=data), End()]
