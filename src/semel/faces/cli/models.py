@@ -44,6 +44,11 @@ def mock(*, script: Path, port: int, journal: Path | None) -> int:
 
     if not script.is_file():
         raise BadSettings(f"there is no script at {script}")
+    if journal is not None:
+        try:
+            journal.open("ab").close()
+        except OSError as error:
+            raise BadSettings(f"the journal {journal} cannot be written: {error.strerror}") from None
     given = [str(script), "--port", str(port)]
     model_server.main(given if journal is None else [*given, "--journal", str(journal)])
     return 0
