@@ -1,10 +1,12 @@
 """Checking a log byte by byte: every frame, the tail rule, the features, and that its records tell a legal story."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from semel.core.codec import decode
 from semel.core.features import KNOWN
 from semel.core.frame import Frame, Point, Proven, Scan, TailKind, good_frames, incomplete, proven_behind, scan, witnessed
 from semel.core.open_log import state_of
@@ -53,19 +55,21 @@ def verify_log(path: Path, session: str | None = None, progress: Progress = lamb
     data = found or b""  # a log that is gone while a witness remembers it is damaged, like one that was cut
     log = _scan(data, anchor, progress)
     lineage = log.point.lineage
-    fault, offset, seq, reason = _fault(log, session or (lineage.session if lineage else None), str(path))
+    of = session or (lineage.session if lineage else None)
+    fault = _fault(log, of)
+    good = log.frames if fault.seq is None else tuple(frame for frame in log.frames if frame.seq < fault.seq)
     return Verdict(
         path=str(path),
-        session=session or (lineage.session if lineage else None),
-        verdict=fault,
-        records=max(0, len(log.frames) - 1),
+        session=of,
+        verdict=fault.verdict,
+        records=max(0, len(good) - 1),
         bytes=len(data),
-        head_seq=max(0, log.point.seq - 1),
-        head_digest=log.point.digest,
-        offset=offset,
-        seq=seq,
-        reason=reason,
-        behind=proven_behind(data, log.point.offset) if fault == "damaged" else (),
+        head_seq=max(0, len(good) - 1),
+        head_digest=good[-1].digest if good else Point().digest,
+        offset=fault.offset,
+        seq=fault.seq,
+        reason=fault.reason,
+        behind=proven_behind(data, log.point.offset) if fault.verdict == "damaged" else (),
     )
 
 
@@ -92,29 +96,48 @@ def _scan(data: bytes, anchor: int, progress: Progress) -> Scan:
     return Scan(frames=(*frames, *rest.frames), tail=rest.tail, point=rest.point)
 
 
-Fault = tuple[str, int | None, int | None, str | None]
-
-
-def _fault(log: Scan, session: str | None, where: str) -> Fault:
+def _fault(log: Scan, session: str | None) -> "_Fault":
     """The verdict, and where and why if it is not clean. What bytes say comes before what records say."""
     offset, seq, reason = log.tail.offset, log.point.seq, log.tail.reason
     lacking = next((frame for frame in log.frames if not KNOWN.issuperset(frame.requires)), None)
     if lacking is not None:
-        return "newer", lacking.offset, lacking.seq, f"it needs {', '.join(sorted(set(lacking.requires) - KNOWN))}"
+        needs = ", ".join(sorted(set(lacking.requires) - KNOWN))
+        return _Fault("newer", lacking.offset, lacking.seq, f"it needs {needs}")
     if log.tail.kind is TailKind.DAMAGED:
         newer = reason == NEWER_WRITER
-        return "newer" if newer else "damaged", offset, seq, "a newer semel wrote it" if newer else reason
+        return _Fault("newer" if newer else "damaged", offset, seq, "a newer semel wrote it" if newer else reason)
     lineage = log.point.lineage
     if lineage is not None and session is not None and lineage.session != session:
-        return "damaged", 0, 0, f"it is the log of session {lineage.session!r}"
+        return _Fault("damaged", 0, 0, f"it is the log of session {lineage.session!r}")
     try:
         state_of(log.frames, incomplete(log.frames), session or "")
     except CorruptLog as error:
-        at = next((frame.offset for frame in log.frames if frame.seq == error.seq), None)
-        return "corrupt", at, error.seq, f"{error.reason}: {error.detail}"
-    except NewerWriter as error:
-        return "newer", None, None, str(error)
-    return ("torn", offset, seq, reason) if log.tail.kind is TailKind.TORN else ("clean", None, None, None)
+        return _Fault("corrupt", _offset(log, error.seq), error.seq, f"{error.reason}: {error.detail}")
+    except NewerWriter:
+        at = _first_unread(log.frames)
+        return _Fault("newer", _offset(log, at), at, "this build cannot read its record")
+    return _Fault("torn", offset, seq, reason) if log.tail.kind is TailKind.TORN else _Fault("clean")
+
+
+class _Fault(NamedTuple):
+    verdict: str
+    offset: int | None = None
+    seq: int | None = None
+    reason: str | None = None
+
+
+def _offset(log: Scan, seq: int) -> int | None:
+    return next((frame.offset for frame in log.frames if frame.seq == seq), None)
+
+
+def _first_unread(frames: Sequence[Frame]) -> int:
+    """The first record that does not decode; that the first line does not is the other thing that only a newer build does."""
+    for frame in frames[1:]:
+        try:
+            decode(frame)
+        except NewerWriter:
+            return frame.seq
+    return 0
 
 
 def logs_below(path: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,10 +21,12 @@ from semel.faces.agent import Agent
 from semel.faces.agentref import find_agent, load_agent, named, with_model
 from semel.faces.api import Runtime
 from semel.faces.cli.options import RunOptions
-from semel.faces.cli.output import talk
+from semel.faces.cli.output import show_cursor, talk
 from semel.faces.cli.progress import Watch
+from semel.faces.cli.remedies import with_state
 from semel.faces.report import Report, report_of
 from semel.faces.run import RunHandle
+from semel.faces.views import view_of
 from semel.settings import read_settings
 
 DRAIN_SECONDS = 30.0
@@ -64,8 +67,20 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Rou
     """Carry all errands to their rest, side by side."""
     if not errands:
         return Round(carried=())
+    if options.model is not None:
+        _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
         return asyncio.run(_carry(options, ground, errands))
+
+
+def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
+    """A run asks one model from its start to its end: `--model` does not reach one that is open."""
+    for session in [errand.session for errand in errands if errand.session is not None and ground.store.exists(errand.session)]:
+        with suppress(SemelError):  # what cannot be read is refused when it is carried
+            view = view_of(ground.store, session)
+            if view.state.run is not None and view.owner is None:
+                model = view.state.run.config.bundle.model
+                talk(f"semel: the open run of session {session!r} keeps its frozen model {model}; --model acts at the next run")
 
 
 def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Agent[Any]]:
@@ -135,14 +150,17 @@ def _reported(ground: Ground, options: RunOptions, session: str | None, run_id: 
 
 def write_status(path: Path, document: bytes) -> None:
     """Put the status document there, whole or not at all. Raises StoreError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")  # no name that another user could have laid out
     try:
-        with temporary.open("wb") as file:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
             file.write(document)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
 
 
@@ -160,7 +178,8 @@ class _Stop:
 
     def _signalled(self, number: int) -> None:
         if self.number is not None:
-            talk("semel: left at once. The log is safe; `semel resume` goes on")
+            show_cursor()
+            talk(with_state("semel: left at once. The log is safe; `semel resume` goes on"))
             os._exit(128 + number)
         self.number = number
         self.asked.set_result(None)

@@ -66,6 +66,11 @@ def mock(*, script: Path, port: int, journal: Path | None, family: str | None) -
 
     if not script.is_file():
         raise BadSettings(f"there is no script at {script}")
+    if journal is not None:
+        try:
+            journal.open("ab").close()
+        except OSError as error:
+            raise BadSettings(f"the journal {journal} cannot be written: {error.strerror}") from None
     given = [str(script), "--port", str(port)]
     given += [] if journal is None else ["--journal", str(journal)]
     given += [] if family is None else ["--format", family]

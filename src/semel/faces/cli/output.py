@@ -39,6 +39,13 @@ def talk(text: str) -> None:
     sys.stderr.flush()
 
 
+def show_cursor() -> None:
+    """Give a terminal its cursor back, which a line that is redrawn has hidden."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h\n")
+        sys.stderr.flush()
+
+
 def stdout_is_terminal() -> bool:
     """Whether a person reads stdout."""
     return _stdout().isatty()
