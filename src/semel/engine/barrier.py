@@ -123,6 +123,8 @@ class Barrier:
 
     def _places(self, records: Sequence[Record], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
+        if head != self.state.head + len(self._noted):
+            self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
         return [Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record) for at, record in enumerate(records, start=1)]
 
 
