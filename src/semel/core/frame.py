@@ -28,7 +28,7 @@ from semel.core.header import (
 )
 from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
 from semel.core.values import Frozen
-from semel.errors import AppendRefused, LogDamaged, NewerWriter
+from semel.errors import AppendRefused, LogDamaged, NewerWriter, SessionFull
 
 __all__ = [
     "PAYLOAD_BYTES_MAX",
@@ -47,6 +47,7 @@ __all__ = [
     "scan",
     "synced_upto",
     "verified",
+    "within_ceiling",
     "witnessed",
 ]
 
@@ -142,6 +143,15 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
     lineage = decode_lineage(batch[0].json) if after.seq == 0 else after.lineage
     point = Point(offset=offset, seq=after.seq + len(batch), digest=digest, fence=fence, synced=synced, lineage=lineage)
     return Encoded(data=b"".join(lines), frames=tuple(frames), point=point)
+
+
+def within_ceiling(encoded: Encoded, ceiling_bytes: int, where: str) -> Encoded:
+    """The batch, if the log `where` may become as long as that. Raises SessionFull; nothing can have been written then (W10)."""
+    if encoded.point.offset > ceiling_bytes:
+        raise SessionFull(
+            f"{where} would grow to {encoded.point.offset} bytes; {ceiling_bytes} is its ceiling. Nothing was written."
+        )
+    return encoded
 
 
 def _refuse_payload(payload: Unframed, seq: int) -> None:

@@ -20,6 +20,8 @@ LogWriter contract
   LOG-9  `close` gives the lease back, once, after the last sync.
   LOG-10 `foresee` makes the floor hold features that coming frames may need, so that no later append waits for that while the
          outcome of an action is in memory only.
+  LOG-11 `append` and `note` raise SessionFull before they write what would make the log longer than `ceiling_bytes`; the
+         writer goes on (W10, W12).
 """
 
 from collections.abc import Sequence
@@ -69,6 +71,14 @@ class LogWriter(Protocol):
     @property
     def digest(self) -> str:
         """The digest of the last frame written, which names the whole history; 64 zeros before the first."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the log is."""
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """How long it may become."""
 
     async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` as one write, sync it, and return its frames. They are stamped `at_ms`, or with the store's own time."""

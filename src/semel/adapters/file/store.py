@@ -15,6 +15,7 @@ from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
+from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.log import View
@@ -31,9 +32,17 @@ class FileStore:
     """
 
     def __init__(
-        self, root: Path, clock: Clock, *, known: frozenset[str], disk: Disk | None = None, inline_sync: bool = True
+        self,
+        root: Path,
+        clock: Clock,
+        *,
+        known: frozenset[str],
+        disk: Disk | None = None,
+        inline_sync: bool = True,
+        ceiling_bytes: int = CEILING_BYTES,
     ) -> None:
         """Touches nothing yet."""
+        self._ceiling_bytes = ceiling_bytes
         self._root = Root(Path(root), disk or Disk())
         self._disk, self._clock, self._known, self._inline = self._root.disk, clock, known, inline_sync
         self._reader = Reader(self._disk, known)
@@ -117,7 +126,15 @@ class FileStore:
             try:
                 log = recover(place, directory, lease, self._known)
                 self.floor.raise_to(log.features)
-                writer = FileWriter(place, lease, log, floor=self.floor, clock=self._clock, inline=self._inline)
+                writer = FileWriter(
+                    place,
+                    lease,
+                    log,
+                    floor=self.floor,
+                    clock=self._clock,
+                    inline=self._inline,
+                    ceiling_bytes=self._ceiling_bytes,
+                )
             except BaseException:
                 lease.release()
                 raise

@@ -10,8 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from semel.core.frame import Frame, Scan, encode_frames, scan, verified, witnessed
-from semel.errors import AppendRefused, ForeignWrite, LeaseLost, SessionBusy, StoreError, UnknownSession, WriterPoisoned, must
+from semel.core.ceiling import CEILING_BYTES
+from semel.core.frame import Frame, Scan, encode_frames, scan, verified, within_ceiling, witnessed
+from semel.errors import (
+    AppendRefused,
+    ForeignWrite,
+    LeaseLost,
+    NewerWriter,
+    SessionBusy,
+    StoreError,
+    UnknownSession,
+    WriterPoisoned,
+    must,
+)
 from semel.ports.floor import FeatureFloor
 from semel.ports.log import Payload, View
 from semel.ports.world import Clock
@@ -72,8 +83,11 @@ class MemoryFloor:
 class MemoryStore:
     """One process on a medium; implements `ports.log.SessionStore`."""
 
-    def __init__(self, clock: Clock, *, known: frozenset[str], medium: Medium | None = None) -> None:
+    def __init__(
+        self, clock: Clock, *, known: frozenset[str], medium: Medium | None = None, ceiling_bytes: int = CEILING_BYTES
+    ) -> None:
         """`known` are the features that this build can interpret; without a `medium` it has its own."""
+        self.ceiling_bytes = ceiling_bytes
         self.medium = medium or Medium()
         self.floor: FeatureFloor = MemoryFloor(self.medium)
         self._clock, self._known = clock, known
@@ -94,6 +108,7 @@ class MemoryStore:
 
     async def open(self, session: str) -> "MemoryWriter":
         """Take the lease, verify, cut a torn tail, and return the writer."""
+        self._refuse_newer_floor()
         log = self.medium.logs.setdefault(session, MemoryLog())
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
@@ -104,7 +119,7 @@ class MemoryStore:
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
         self.floor.raise_to(found.features)
-        writer = MemoryWriter(self.medium, session, found, floor=self.floor, clock=self._clock)
+        writer = MemoryWriter(self, session, found, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
         return writer
@@ -114,6 +129,7 @@ class MemoryStore:
         log = self.medium.logs.get(session)
         if log is None or not (log.data or witnessed(log.status)):
             raise UnknownSession(f"there is no session {session!r}")
+        self._refuse_newer_floor()
         if log.holder is None:
             log.synced_bytes = scan(bytes(log.data)).tail.offset
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
@@ -124,6 +140,12 @@ class MemoryStore:
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         return self.medium.logs[session].status if session in self.medium.logs else None
+
+    def _refuse_newer_floor(self) -> None:
+        """A build that lacks a feature of the floor may not use this medium at all (W18)."""
+        lacking = sorted(self.floor.names() - self._known)
+        if lacking:
+            raise NewerWriter("the medium", lacking)
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
         """End this process: its writers hold nothing any more. With `lose_unsynced` the machine lost power, and all ended."""
@@ -138,13 +160,14 @@ class MemoryStore:
 class MemoryWriter:
     """Implements `ports.log.LogWriter`. Made by `MemoryStore.open`."""
 
-    def __init__(self, medium: Medium, session: str, found: Scan, *, floor: FeatureFloor, clock: Clock) -> None:
+    def __init__(self, store: MemoryStore, session: str, found: Scan, *, clock: Clock) -> None:
         """`found` is what the log holds, all of it durable."""
-        log = medium.logs[session]
+        log = store.medium.logs[session]
+        self.ceiling_bytes = store.ceiling_bytes
         self.frames: Sequence[Frame] = found.frames
         self.fence = log.fence
         self._log, self._session, self._point = log, session, found.point
-        self._medium, self._floor, self._clock = medium, floor, clock
+        self._medium, self._floor, self._clock = store.medium, store.floor, clock
         self._durable = found.point.seq - 1
         self._dead: tuple[type[StoreError], str] | None = None
 
@@ -152,6 +175,11 @@ class MemoryWriter:
     def head(self) -> int:
         """The seq of the last frame written."""
         return max(self._point.seq - 1, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the log is."""
+        return self._point.offset
 
     @property
     def digest(self) -> str:
@@ -173,6 +201,7 @@ class MemoryWriter:
         synced = max(self._durable, 0)
         stamp = self._clock.now_ms() if at_ms is None else at_ms
         encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
+        within_ceiling(encoded, self.ceiling_bytes, f"the log of {self._session!r}")
         self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
         if self._medium.fails("write"):
             full = OSError(errno.ENOSPC, "no space left on the medium")
