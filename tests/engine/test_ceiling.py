@@ -19,6 +19,7 @@ from semel.core.state import Session
 from semel.core.values import Effect, ToolMessage
 from semel.engine.resume import Ground
 from semel.errors import LeaseLost, OutcomeUnknown, SessionFull
+from semel.ports.log import TakeFrames
 from semel.ports.tool import Call
 from tests.engine.fakes import Behaviour, CountingTool, call, counting, script_file
 
@@ -257,12 +258,12 @@ class BlindWriter(MemoryWriter):
 
     @property
     def size_bytes(self) -> int:
-        return -CEILING
+        return self._point.offset // CEILING
 
 
 class BlindStore(MemoryStore):
-    async def open(self, session: str) -> MemoryWriter:
-        writer = await super().open(session)
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> MemoryWriter:
+        writer = await super().open(session, take=take)
         writer.__class__ = BlindWriter
         return writer
 

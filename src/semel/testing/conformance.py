@@ -337,6 +337,25 @@ async def _no_log_grows_beyond_its_ceiling(bench: LogBench) -> None:
     await last.close()
 
 
+async def _frames_are_handed_out(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    frames = [*await writer.append(records(*"bcd")), *await writer.append(records("e"))]
+    await writer.close()
+    whole, taken = bench.raw(SESSION), list[Frame]()
+    writer = await bench.process().open(SESSION, take=taken.extend)
+    must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
+    must(len(writer.frames) == 0, "and not kept as well")
+    await writer.close()
+    bench.plant(SESSION, whole[:-3])
+
+    def refuse(_frames: Sequence[Frame]) -> None:
+        raise ForeignWrite("whatever")
+
+    await _refuses(ForeignWrite, lambda: bench.process().open(SESSION, take=refuse))
+    must(bench.raw(SESSION) == whole[:-3], "what take refuses is not changed")
+    await (await bench.process().open(SESSION)).close()
+
+
 LEASE_CHECKS: Mapping[str, LogCheck] = {
     "STORE-1": _one_writer_at_a_time,
     "STORE-4": _fences_rise,
@@ -348,6 +367,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
     "STORE-2 features": _unknown_features_refuse,
     "STORE-3": _nothing_before_the_first_append,
     "STORE-5": _readers_see_only_what_stays,
+    "STORE-6": _frames_are_handed_out,
     "LOG-1": _appended_is_durable,
     "LOG-2": _one_append_is_one_write,
     "LOG-3": _bad_batches_write_nothing,
@@ -361,7 +381,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5 and LOG-1 to 7, 10 and 11, each on a fresh bench; raises InvariantBroken where it differs."""
+    """Hold an adapter to STORE-2, 3, 5, 6 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 

@@ -18,7 +18,7 @@ from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
-from semel.ports.log import View
+from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
 
 _FIRST_LINE_BYTES = 4096  # a lineage line with the longest id is shorter
@@ -82,12 +82,12 @@ class FileStore:
             return look_at(place, directory).owner
         return None
 
-    async def open(self, session: str) -> FileWriter:
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> FileWriter:
         """Take the lease, verify every frame, recover the tail, and return the writer."""
         place = Place(self._root, session)
         if self._inline:
-            return self._open(place)
-        return await settled(lambda: self._open(place), FileWriter.abandon)
+            return self._open(place, take)
+        return await settled(lambda: self._open(place, take), FileWriter.abandon)
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
@@ -118,13 +118,13 @@ class FileStore:
             return place.read_status(directory)
         return None
 
-    def _open(self, place: Place) -> FileWriter:
+    def _open(self, place: Place, take: TakeFrames | None) -> FileWriter:
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory)
             try:
-                log = recover(place, directory, lease, self._known)
+                log = recover(place, directory, lease, self._known, take)
                 self.floor.raise_to(log.features)
                 writer = FileWriter(
                     place,

@@ -78,10 +78,6 @@ class FileWriter:
         self._allow()
         return self._write(batch, at_ms)
 
-    def forget_frames(self) -> None:
-        """Let go of the frames that were there at open."""
-        self.frames = ()
-
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""
         self.check()

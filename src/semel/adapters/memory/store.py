@@ -10,8 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec.structs import replace
+
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import Frame, Scan, encode_frames, scan, verified, within_ceiling, witnessed
+from semel.core.frame import Frame, Scan, encode_frames, scan, within_ceiling, witnessed
+from semel.core.reading import verified
 from semel.errors import (
     AppendRefused,
     ForeignWrite,
@@ -24,7 +27,7 @@ from semel.errors import (
     must,
 )
 from semel.ports.floor import FeatureFloor
-from semel.ports.log import Payload, View
+from semel.ports.log import Payload, TakeFrames, View
 from semel.ports.world import Clock
 
 
@@ -106,13 +109,16 @@ class MemoryStore:
         log = self.medium.logs.get(session)
         return None if log is None or log.holder is None else "a process in memory"
 
-    async def open(self, session: str) -> "MemoryWriter":
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> "MemoryWriter":
         """Take the lease, verify, cut a torn tail, and return the writer."""
         self._refuse_newer_floor()
         log = self.medium.logs.setdefault(session, MemoryLog())
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
+        if take is not None:
+            take(found.frames)
+            found = replace(found, frames=())
         log.fence = max(log.fence, found.point.fence) + 1
         if len(log.data) > found.tail.offset:
             log.torn.append(bytes(log.data[found.tail.offset :]))
@@ -211,10 +217,6 @@ class MemoryWriter:
         self._log.data += encoded.data
         self._point = encoded.point
         return encoded.frames
-
-    def forget_frames(self) -> None:
-        """Let go of the frames that were there at open."""
-        self.frames = ()
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""
