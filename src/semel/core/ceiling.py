@@ -16,6 +16,9 @@ from semel.core.state import CallState, Session, Step
 CEILING_BYTES = 1024**3
 """How long a log may become, 1 GiB, unless a store is made with another ceiling."""
 
+SESSION_TOO_LARGE = "session_too_large"
+"""The code of the failure of a run whose log was full (W13)."""
+
 SETTLEMENT_TEXT_BYTES = 256
 """The longest text of a result, as JSON, that the reserve has room for."""
 VERDICT_BYTES = 2048
@@ -38,6 +41,12 @@ def framed_bytes(payload_bytes: int, requires: Sequence[str]) -> int:
 def dispensable(record: Record) -> bool:
     """Whether nothing depends on this record, so that it is left out where only the reserve is left (HAZ4, R8)."""
     return isinstance(record, ResumeStarted | ModelAttemptFinished)
+
+
+def has_ended_full(state: Session) -> bool:
+    """Whether the newest run ended because the log was full; the little that its end left free starts no other (T14)."""
+    ended = state.ended.get(state.newest) if state.newest else None
+    return ended is not None and ended.error is not None and ended.error.code == SESSION_TOO_LARGE
 
 
 def reserve_bytes(state: Session) -> int:

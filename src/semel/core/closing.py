@@ -5,7 +5,7 @@ Nothing is decided here that a crash would decide otherwise: a call that may hav
 
 from collections.abc import Iterator
 
-from semel.core.ceiling import bounded
+from semel.core.ceiling import SESSION_TOO_LARGE, bounded
 from semel.core.decide import CUT
 from semel.core.effects import Answered, CameBack, Decision, Outcome
 from semel.core.fold_batch import calls_of
@@ -19,8 +19,6 @@ from semel.core.state import Batch, CallState, Run, Session, Step
 from semel.core.turn import finish
 from semel.core.values import Usage, add_usage
 from semel.errors import need
-
-SESSION_TOO_LARGE = "session_too_large"
 
 
 def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | None) -> Iterator[Decision]:

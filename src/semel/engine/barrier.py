@@ -8,13 +8,13 @@ only after the sync. One commit at a time, each to its end: a caller that is can
 import asyncio
 from collections.abc import Callable, Sequence
 
-from semel.core.ceiling import dispensable, framed_bytes, reserve_bytes
+from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
 from semel.core.codec import encode_checked
 from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
-from semel.core.records import Record
+from semel.core.records import Record, RunStarted
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
@@ -115,7 +115,8 @@ class Barrier:
         payloads = _payloads(batch)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        if not payloads or self._fits(after, payloads):
+        starts = any(isinstance(record, RunStarted) for record in batch)
+        if not payloads or (self._fits(after, payloads) and not (starts and has_ended_full(self.state))):
             return after, payloads
         needed = [record for record in batch if not dispensable(record)]
         if len(needed) < len(batch):
