@@ -272,12 +272,13 @@ class BlindStore(MemoryStore):
 
 async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path: Path) -> None:
     stuck = 0
-    for pad in range(58000, 61000, 100):
+    for pad in range(59000, 61000, 100):
         medium = Medium()
-        agent = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("pay")]}), tools=[counting("pay")])
+        model = script_file(tmp_path / "m.json", {"calls": [call("pay")]})
+        agent = Agent("a", model=model, tools=[counting("pay", behaviour=saying("x" * 900))])
         async with Runtime(agents=[agent], ground=ground_on(medium, BlindStore), recover="manual") as runtime:
-            run = await runtime.session("s", agent=agent).send("p" * pad, key="k")
             with suppress(SessionFull):
+                run = await runtime.session("s", agent=agent).send("p" * pad, key="k")
                 await run.rest()
         stuck += read(medium)[0].run is not None
     print(f"{stuck} sessions that nothing can close")
