@@ -41,7 +41,7 @@ def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | No
         return
     head: tuple[Record, ...] = ()
     if batch is None:
-        batch, head = _planned(state, run, step)
+        batch, head = planned_batch(state, run, step)
     came = outcome if isinstance(outcome, CameBack) else CameBack(settled={})
     yield from _of_open_batch(state, run, batch, head=head, came=came, lost=doubtful(run, batch) if doubt is None else doubt)
 
@@ -70,8 +70,8 @@ def _closed(run: Run, batch: Batch, new: dict[int, Settlement], doubt: frozenset
     return (*close_out(run, batch, known), *(() if unknown else (_too_large(run, run.usage),)))
 
 
-def _planned(state: Session, run: Run, step: Step) -> tuple[Batch, tuple[Record, ...]]:
-    """The batch of an answer whose plan was torn: it is written now, and nothing of it is sent."""
+def planned_batch(state: Session, run: Run, step: Step) -> tuple[Batch, tuple[Record, ...]]:
+    """The batch of an answer whose plan was torn, and its record: it is written now, and nothing of it is sent."""
     planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop in CUT)
     batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
     started = ToolBatchStarted(run_id=run.run_id, batch_id=batch_id, step_id=step.step_id, planned_calls=planned)

@@ -143,11 +143,12 @@ def _before_sending(
     records += [
         ToolRerun(call_key=batch.calls[at].planned.call_key, n=batch.calls[at].reruns + 1) for at in sending if at in reruns
     ]
-    records += [_intent(batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
+    records += [intent_of(batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
     return tuple(records)
 
 
-def _intent(batch: Batch, call: CallState) -> ToolDispatchIntent:
+def intent_of(batch: Batch, call: CallState) -> ToolDispatchIntent:
+    """The record that a call is about to leave."""
     planned = call.planned
     return ToolDispatchIntent(
         batch_id=batch.batch_id,

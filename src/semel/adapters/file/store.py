@@ -50,6 +50,20 @@ class FileStore:
         self.floor = FileFloor(self._root)
 
     @property
+    def root(self) -> Root:
+        """The state directory, for upkeep."""
+        return self._root
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The features that this build can interpret."""
+        return self._known
+
+    def session_in(self, name: str) -> str | None:
+        """The id of the session that a directory name stands for; None if it is none of ours."""
+        return self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
+
+    @property
     def path(self) -> Path:
         """The state directory, absolute."""
         return self._root.path
@@ -63,7 +77,7 @@ class FileStore:
         found: list[str] = []
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
             for name in self._disk.names(directory):
-                session = self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
+                session = self.session_in(name)
                 if session is not None and self.exists(session):
                     found.append(session)
         return sorted(found)
