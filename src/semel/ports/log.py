@@ -31,6 +31,7 @@ from typing import Protocol
 
 from semel.core.frame import Frame
 from semel.core.values import Frozen
+from semel.ports.blobs import Blobs
 
 
 class Payload(Frozen, frozen=True, kw_only=True):
@@ -83,6 +84,10 @@ class LogWriter(Protocol):
     def ceiling_bytes(self) -> int:
         """How long it may become."""
 
+    @property
+    def blobs(self) -> Blobs:
+        """The session's large content; put before the record that names it."""
+
     async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` as one write, sync it, and return its frames. They are stamped `at_ms`, or with the store's own time."""
 
@@ -119,6 +124,9 @@ class SessionStore(Protocol):
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own."""
+
+    def blobs(self, session: str) -> Blobs:
+        """The large content of a session, for reading."""
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from semel.adapters.file import names
+from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease, look_at
@@ -124,6 +125,10 @@ class FileStore:
             finally:
                 self._disk.close(fd)
         return b""
+
+    def blobs(self, session: str) -> FileBlobs:
+        """The blobs of a session, for reading; its writer's may be changed."""
+        return FileBlobs(Place(self._root, session), refuse_reader)
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

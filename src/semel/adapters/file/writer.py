@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from semel.adapters.file.blobs import FileBlobs
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
@@ -32,6 +33,7 @@ class FileWriter:
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
         self._lease, self._floor, self._clock, self._inline = lease, floor, clock, inline
+        self.blobs = FileBlobs(place, self.check)
         self._point = log.point
         self._durable = log.point.seq - 1
         self._parents_pending = True

@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from semel.adapters.memory.blobs import MemoryBlobs
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Frame, Scan, encode_frames, scan, within_ceiling, witnessed
 from semel.core.reading import verified
@@ -41,6 +42,7 @@ class MemoryLog:
     status: bytes | None = None
     torn: list[bytes] = field(default_factory=list)
     holder: "MemoryWriter | None" = None
+    blobs: dict[str, bytes] = field(default_factory=dict)
 
 
 class Medium:
@@ -143,6 +145,14 @@ class MemoryStore:
         frames = tuple(frame for frame in shown if frame.seq > after)
         return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session))
 
+    def blobs(self, session: str) -> MemoryBlobs:
+        """The blobs of a session, for reading."""
+
+        def refuse() -> None:
+            raise LeaseLost("only who holds the session's lease may change its blobs. Nothing was written.")
+
+        return MemoryBlobs(self.medium.logs.setdefault(session, MemoryLog()).blobs, refuse)
+
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         return self.medium.logs[session].status if session in self.medium.logs else None
@@ -174,6 +184,7 @@ class MemoryWriter:
         self.fence = log.fence
         self._log, self._session, self._point = log, session, found.point
         self._medium, self._floor, self._clock = store.medium, store.floor, clock
+        self.blobs = MemoryBlobs(log.blobs, self.check)
         self._durable = found.point.seq - 1
         self._dead: tuple[type[StoreError], str] | None = None
 
