@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from semel import Agent, Completed, Failed, Interrupted, Runtime
 from semel.adapters.memory.store import Medium, MemoryStore, MemoryWriter
 from semel.adapters.models.openai_chat.options import ChatOptions
-from semel.adapters.models.openai_chat.render import ChatRenderer
+from semel.adapters.models.openai_chat.render import ChatForm
+from semel.adapters.models.rendering import Renderer
 from semel.adapters.system import SystemClock, SystemIds
 from semel.core.decide import send
 from semel.core.effects import Answered, CallModel
@@ -23,6 +24,7 @@ from semel.engine.resume import Ground
 from semel.engine.session import open_actor
 from semel.errors import SemelError, StoreError, WriterPoisoned
 from semel.faces.agent import kit_for_open_run
+from semel.ports.log import TakeFrames
 from semel.ports.model import Answer, Request
 from semel.ports.tool import Call, Reconciled
 from tests.core.machine import Machine, Script, World, say, tool
@@ -79,8 +81,8 @@ class FullStore(MemoryStore):
         super().__init__(SystemClock(), known=KNOWN)
         self.room = asyncio.Event()
 
-    async def open(self, session: str) -> FullWriter:
-        writer = await super().open(session)
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> FullWriter:
+        writer = await super().open(session, take=take)
         writer.__class__ = FullWriter
         assert isinstance(writer, FullWriter)
         writer.room = self.room
@@ -217,7 +219,7 @@ def test_p4_a_request_does_not_depend_on_what_its_process_has_rendered_before() 
     secret = Opaque(format="reasoning_content", data='"hm"')
     script = Script(answers=[[secret, *calls("read")], say("1"), say("2"), say("3")], tools=[tool("read", Effect.READ)])
     bundle = Bundle(family="openai_chat", model="m", endpoint="http://x/v1", renderer=1)
-    shared = ChatRenderer(bundle, ChatOptions())
+    shared = Renderer(ChatForm(bundle, ChatOptions()))
     bodies: list[tuple[bytes, bytes]] = []
 
     class Rendering(Machine):
@@ -228,7 +230,7 @@ def test_p4_a_request_does_not_depend_on_what_its_process_has_rendered_before() 
             assert run is not None
             if run.config.bundle.model == "m":
                 prompt = prompt_of(self.state, run)
-                bodies.append((shared.render(prompt).body, ChatRenderer(bundle, ChatOptions()).render(prompt).body))
+                bodies.append((shared.render(prompt).body, Renderer(ChatForm(bundle, ChatOptions())).render(prompt).body))
             return super().answer(effect)
 
     machine = Rendering(World(), script)

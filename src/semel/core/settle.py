@@ -48,7 +48,7 @@ def settle(
     known |= {at: crashed(run, batch, at) for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
     doubt = doubt - known.keys()
     if any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
-        return Decision(records=_close_out(run, batch, known, doubt))
+        return Decision(records=close_out(run, batch, known | {at: crashed(run, batch, at) for at in doubt}))
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
     given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     known |= given_up
@@ -143,11 +143,12 @@ def _before_sending(
     records += [
         ToolRerun(call_key=batch.calls[at].planned.call_key, n=batch.calls[at].reruns + 1) for at in sending if at in reruns
     ]
-    records += [_intent(batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
+    records += [intent_of(batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
     return tuple(records)
 
 
-def _intent(batch: Batch, call: CallState) -> ToolDispatchIntent:
+def intent_of(batch: Batch, call: CallState) -> ToolDispatchIntent:
+    """The record that a call is about to leave."""
     planned = call.planned
     return ToolDispatchIntent(
         batch_id=batch.batch_id,
@@ -229,8 +230,11 @@ def _submits(call: CallState) -> bool:
     return call.planned.tool == SUBMIT_TOOL and call.planned.refused is None
 
 
-def _close_out(run: Run, batch: Batch, known: dict[int, Settlement], doubt: frozenset[int]) -> tuple[Record, ...]:
-    """Barrier 1 of an interrupted run (P27): a terminal for every call, and the markers. `run_finished` has its own barrier."""
+def close_out(run: Run, batch: Batch, known: dict[int, Settlement]) -> tuple[Record, ...]:
+    """Barrier 1 of an interrupted run (P27): a terminal for every call, and the markers. `run_finished` has its own barrier.
+
+    What is not `known` was never sent.
+    """
     unsent = settlement(ToolEffect.ONCE, NeverSent(), after_crash=False)
-    rest = {at: crashed(run, batch, at) if at in doubt else unsent for at in range(len(batch.calls)) if at not in known}
+    rest = {at: unsent for at in range(len(batch.calls)) if at not in known}
     return (*_terminals(batch, known | rest), *close_turn(run, batch))

@@ -10,7 +10,8 @@ import os
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
 from semel.adapters.file.root import Place, open_private
-from semel.core.frame import Point, Scan, verified, witnessed
+from semel.core.frame import Point, Scan, witnessed
+from semel.core.reading import verified
 from semel.core.values import Frozen
 from semel.errors import LogDamaged
 from semel.ports.log import View
