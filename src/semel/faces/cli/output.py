@@ -40,7 +40,7 @@ def talk(text: str) -> None:
 
 
 def show_cursor() -> None:
-    """Take back the line that is redrawn on a terminal, and the hiding of its cursor; past what draws it, which filters controls."""
+    """Clear the line that is redrawn on a terminal and show the cursor, past the drawer of it, which filters controls."""
     terminal = sys.__stderr__
     if terminal is not None and terminal.isatty():
         terminal.write("\r\x1b[2K\x1b[?25h")
