@@ -14,10 +14,12 @@ import pytest
 from semel.core.codec import encode
 from semel.core.frame import encode_frames, scan
 from semel.core.records import TurnFinished
+from semel.errors import StoreError
 from semel.faces.agentfile import load_agent_file
+from semel.faces.cli.carry import write_status
 from semel.ports.log import Payload
 from semel.testing.model_server import serve_in_thread
-from tests.faces.support import PAY, Quiet, Shop, open_shop
+from tests.faces.support import PAY, Shop, open_shop
 from tests.faces.test_cli_refusals import damage, make_newer
 
 TWICE = ({"calls": [PAY, PAY]}, {"text": "It is paid."}, {"text": "Still paid."})
@@ -150,6 +152,19 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path: P
     assert len(str(load_agent_file(agent).instructions)) == 1 << 20
 
 
+def test_a_status_is_not_written_through_a_link_in_the_place_of_its_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, link = tmp_path / "victim", tmp_path / ".status.json.guessed.new"
+    victim.write_text("mine")
+    link.symlink_to(victim)
+    monkeypatch.setattr("secrets.token_hex", lambda _bytes: "guessed")
+    with pytest.raises(StoreError, match="File exists"):
+        write_status(tmp_path / "status.json", b"{}")
+    assert victim.read_text() == "mine"
+    assert link.is_symlink(), "what is not ours is left alone"
+
+
 def test_a_status_file_is_not_written_through_a_link_that_lies_there(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     victim = tmp_path / "victim"
@@ -162,23 +177,27 @@ def test_a_status_file_is_not_written_through_a_link_that_lies_there(tmp_path: P
 
 
 def test_leaving_at_once_gives_the_cursor_back(tmp_path: Path) -> None:
-    model = Quiet()
-    with serve_in_thread(model) as server:
-        shop = open_shop(tmp_path, model=f"openai_chat:m@{server.url}")
-        master, slave = pty.openpty()
-        command = [sys.executable, "-m", "semel", "run", "Hi"]
-        environment = shop.environment({"TERM": "xterm-256color"})
-        with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=slave, stdout=slave, stderr=slave) as process:
-            os.close(slave)
-            said = b""
-            assert model.asked.wait(30)
-            process.send_signal(signal.SIGINT)
-            process.send_signal(signal.SIGINT)
-            while part := read(master):
-                said += part
-        os.close(master)
+    shop = open_shop(tmp_path)
+    for name in ("paid", "till"):
+        os.mkfifo(tmp_path / name)
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "semel", "run", "Pay 17"]
+    environment = shop.environment({"TERM": "xterm-256color"})
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        assert (tmp_path / "paid").read_text() == "paid\n"
+        process.send_signal(signal.SIGINT)
+        said = b""
+        while b"stopping" not in said:
+            said += read(master)
+        process.send_signal(signal.SIGINT)
+        while part := read(master):
+            said += part
+    os.close(master)
+    shop.end_tool()
+    assert b"left at once" in said
     assert said.rindex(b"\x1b[?25h") > said.rindex(b"\x1b[?25l")
-    assert process.returncode in {130, -signal.SIGINT}
+    assert process.returncode == 130
 
 
 def read(terminal: int) -> bytes:

@@ -153,14 +153,15 @@ def write_status(path: Path, document: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")  # no name that another user could have laid out
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
-            file.write(document)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
+                file.write(document)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
             temporary.unlink(missing_ok=True)
+    except OSError as error:
         raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
 
 
@@ -178,8 +179,8 @@ class _Stop:
 
     def _signalled(self, number: int) -> None:
         if self.number is not None:
-            show_cursor()
             talk(with_state("semel: left at once. The log is safe; `semel resume` goes on"))
+            show_cursor()
             os._exit(128 + number)
         self.number = number
         self.asked.set_result(None)

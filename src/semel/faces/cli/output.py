@@ -40,10 +40,11 @@ def talk(text: str) -> None:
 
 
 def show_cursor() -> None:
-    """Give a terminal its cursor back, which a line that is redrawn has hidden."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\x1b[?25h\n")
-        sys.stderr.flush()
+    """Clear the line that is redrawn on a terminal and show the cursor, past the drawer of it, which filters controls."""
+    terminal = sys.__stderr__
+    if terminal is not None and terminal.isatty():
+        terminal.write("\r\x1b[2K\x1b[?25h")
+        terminal.flush()
 
 
 def stdout_is_terminal() -> bool:
