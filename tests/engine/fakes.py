@@ -15,6 +15,8 @@ from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
 from semel.testing.ground import memory_ground
 
 LOOP_TURNS = 10
+Plant = Callable[[Runtime], None]
+"""Puts a fault into a runtime whose session `s` is open; for the canaries."""
 Behaviour = Callable[[dict[str, JSON], Call[object]], Awaitable[JSON]]
 
 
@@ -57,6 +59,10 @@ def call(name: str, **arguments: JSON) -> JSON:
 
 
 ground = memory_ground
+
+
+def nothing(_runtime: Runtime) -> None:
+    """No fault is planted."""
 
 
 def events_of(store: SessionStore, session: str = "s") -> list[dict[str, Any]]:

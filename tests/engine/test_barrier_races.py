@@ -1,9 +1,10 @@
 """What happens in a session while a sync is under way in its thread: one commit at a time, and none is lost (B3, B16)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from semel import Agent, Completed, Interrupted, Limits, Runtime, wiring
 from semel.errors import SemelError
 from semel.faces.views import view_of
 from semel.ports.tool import Call, ProcessMark
-from tests.engine.fakes import call, counting, loop_turns, script_file
+from tests.engine.fakes import Plant, call, counting, loop_turns, nothing, script_file
 from tests.engine.slow import HeldDisk, SlowDisk, disk_ground
 
 pytestmark = pytest.mark.anyio
@@ -19,15 +20,11 @@ pytestmark = pytest.mark.anyio
 MARK = ProcessMark(pid=1, started=1, boot="b")
 
 
-def nothing(_runtime: Runtime) -> None:
-    """No fault is planted."""
-
-
 async def lost(_arguments: object, _call: object) -> object:
     raise ConnectionResetError("gone")
 
 
-async def process_beside_a_sync(tmp_path: Path, plant: Callable[[Runtime], None] = nothing) -> list[str]:
+async def process_beside_a_sync(tmp_path: Path, plant: Plant = nothing) -> list[str]:
     """The second call starts its process while the return of the first is being synced; tells the types of all records."""
     disk = HeldDisk()
 
@@ -57,7 +54,26 @@ async def test_a_process_that_starts_while_the_return_of_another_call_is_synced_
     assert [kind for kind in events if kind in ("tool_call_returned", "tool_process")] == ["tool_call_returned", "tool_process"]
 
 
-async def verdict_beside_a_return(tmp_path: Path, first: str, plant: Callable[[Runtime], None] = nothing) -> None:
+async def both_at_once(
+    disk: HeldDisk, first: str, verdict: Coroutine[Any, Any, object], gate: asyncio.Event
+) -> Awaitable[object]:
+    """Give the verdict and let the call come back, the second one while the first one is being synced."""
+    disk.hold()
+    try:
+        if first == "return":
+            gate.set()
+            await disk.held()
+        resolving = asyncio.ensure_future(verdict)
+        if first == "verdict":
+            await disk.held()
+            gate.set()
+        await loop_turns()
+    finally:
+        disk.let_go()
+    return resolving
+
+
+async def verdict_beside_a_return(tmp_path: Path, first: str, plant: Plant = nothing) -> None:
     """A call comes back while the verdict on another run's call is synced, or the verdict is given while the return is."""
     disk, begun, gate = HeldDisk(), asyncio.Event(), asyncio.Event()
 
@@ -77,16 +93,7 @@ async def verdict_beside_a_return(tmp_path: Path, first: str, plant: Callable[[R
         await begun.wait()
         plant(runtime)
         verdict = runtime.resolve(paying.unknown[0].call_key, "happened")
-        disk.hold()
-        if first == "return":
-            gate.set()
-            await disk.held()
-        resolving = asyncio.ensure_future(verdict)
-        if first == "verdict":
-            await disk.held()
-            gate.set()
-        await loop_turns()
-        disk.let_go()
+        resolving = await both_at_once(disk, first, verdict, gate)
         await resolving
         assert isinstance(await run.result(), Completed)
         assert runtime.inbox() == []
@@ -135,10 +142,8 @@ async def test_more_quick_commands_than_may_run_at_once_all_run_and_complete(tmp
     assert len(list(tmp_path.glob("made-*"))) == len(calls)
 
 
-@pytest.mark.parametrize("when", ["at rest", "within a sync"])
-async def test_a_process_that_is_told_of_when_its_batch_is_over_is_not_recorded_and_the_log_reads(
-    when: str, tmp_path: Path
-) -> None:
+async def process_told_of_late(tmp_path: Path, when: str, plant: Plant = nothing) -> None:
+    """A tool of the second step tells of a process of the first one's call, at rest or while a sync is under way."""
     disk, told_of = HeldDisk(), list[Callable[[ProcessMark], None]]()
 
     async def act(_arguments: object, told: Call[object]) -> str:
@@ -160,6 +165,14 @@ async def test_a_process_that_is_told_of_when_its_batch_is_over_is_not_recorded_
     turns = {"calls": [call("pay")]}, {"calls": [call("pay"), call("pay")]}, {"text": "done", "expect": "three"}
     agent = Agent("a", model=script_file(tmp_path / "m.json", *turns), tools=[counting("pay", behaviour=act)])
     async with Runtime(agents=[agent], ground=disk_ground(tmp_path / "s", disk)) as runtime:
-        result = await (await runtime.session("s", agent=agent).send("go")).result()
-    assert isinstance(result, Completed)
+        run = await runtime.session("s", agent=agent).send("go")
+        plant(runtime)
+        assert isinstance(await run.result(), Completed)
     assert view_of(disk_ground(tmp_path / "s").store, "s").state.run is None
+
+
+@pytest.mark.parametrize("when", ["at rest", "within a sync"])
+async def test_a_process_that_is_told_of_when_its_batch_is_over_is_not_recorded_and_the_log_reads(
+    when: str, tmp_path: Path
+) -> None:
+    await process_told_of_late(tmp_path, when)

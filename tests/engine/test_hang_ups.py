@@ -16,7 +16,7 @@ from semel.core.state import Session
 from semel.core.values import Effect
 from semel.errors import SessionBusy
 from semel.faces.views import view_of
-from tests.engine.fakes import CountingTool, call, counting, script_file
+from tests.engine.fakes import CountingTool, Plant, call, counting, nothing, script_file
 from tests.engine.slow import StruckDisk, disk_ground
 from tests.engine.test_resume import Life, hanging
 
@@ -90,7 +90,7 @@ async def lost(_arguments: object, _call: object) -> object:
     raise ConnectionResetError("gone")
 
 
-async def verdict_beside_a_run(place: Path, at: int, plant: Callable[[Runtime], None] = lambda _runtime: None) -> int:
+async def verdict_beside_a_run(place: Path, at: int, plant: Plant = nothing) -> int:
     """Another run of the session waits for its tool while the verdict on a call of an earlier run is given."""
     disk, begun, gate = StruckDisk(), asyncio.Event(), asyncio.Event()
 

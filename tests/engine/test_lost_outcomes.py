@@ -14,7 +14,7 @@ from semel.errors import AppendRefused
 from semel.faces.views import view_of
 from semel.ports.tool import Call
 from semel.testing.faults import FaultyDisk
-from tests.engine.fakes import call, counting, events_of, ground, leave, script_file
+from tests.engine.fakes import Plant, call, counting, events_of, ground, leave, nothing, script_file
 from tests.engine.slow import StandingClock, disk_ground
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,8 @@ async def resumed(agent: Agent[str], medium: Medium) -> object:
         return await run.result()
 
 
-async def test_a_value_that_a_tool_returns_when_leaving_cancels_it_is_recorded(tmp_path: Path) -> None:
+async def paid_when_cancelled(tmp_path: Path, plant: Plant = nothing) -> object:
+    """How a run ends whose tool had paid already and says so when leaving the runtime cancels it."""
     medium, reached = Medium(), asyncio.Event()
 
     async def act(_arguments: object, _call: object) -> str:
@@ -36,7 +37,7 @@ async def test_a_value_that_a_tool_returns_when_leaving_cancels_it_is_recorded(t
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            return "paid"  # it had happened already
+            return "paid"
         return "never"
 
     model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done", "expect": "paid"})
@@ -44,7 +45,12 @@ async def test_a_value_that_a_tool_returns_when_leaving_cancels_it_is_recorded(t
     async with Runtime(agents=[agent], ground=ground(medium), drain_seconds=0) as runtime:
         await runtime.session("s", agent=agent).send("go")
         await reached.wait()
-    assert isinstance(await resumed(agent, medium), Completed)
+        plant(runtime)
+    return await resumed(agent, medium)
+
+
+async def test_a_value_that_a_tool_returns_when_leaving_cancels_it_is_recorded(tmp_path: Path) -> None:
+    assert isinstance(await paid_when_cancelled(tmp_path), Completed)
 
 
 async def test_a_call_that_may_not_be_interrupted_is_waited_for_when_the_runtime_is_left(tmp_path: Path) -> None:
@@ -127,10 +133,8 @@ async def test_an_unknown_that_comes_while_the_runtime_is_left_seals_the_run_and
     assert (status.state, len(status.unknown_calls)) == ("interrupted", 1)
 
 
-@pytest.mark.parametrize("sequential", [True, False])
-async def test_calls_that_wait_for_their_turn_when_the_runtime_is_left_are_never_sent_and_say_so(
-    sequential: bool, tmp_path: Path
-) -> None:
+async def left_with_calls_waiting(tmp_path: Path, *, sequential: bool, plant: Plant = nothing) -> list[str]:
+    """What became of five calls, of which the first is under way when the runtime is left."""
     medium, reached, gate = Medium(), asyncio.Event(), asyncio.Event()
 
     async def act(_arguments: object, _call: object) -> str:
@@ -139,13 +143,23 @@ async def test_calls_that_wait_for_their_turn_when_the_runtime_is_left_are_never
         return "deployed"
 
     deploy = counting("deploy", behaviour=act, sequential=sequential)
-    turns = {"calls": [call("deploy", n=n) for n in range(5)]}, {"text": "done", "expect": "Not run"}
+    turns = {"calls": [call("deploy", n=n) for n in range(5)]}, {"text": "done"}
     agent = Agent("a", model=script_file(tmp_path / "m.json", *turns), tools=[deploy], limits=Limits(parallel_calls=1))
     runtime = await Runtime(agents=[agent], ground=ground(medium)).__aenter__()
     await runtime.session("s", agent=agent).send("go")
     await reached.wait()
+    plant(runtime)
     await leave(runtime, gate.set)
     assert isinstance(await resumed(agent, medium), Completed)
-    assert len(deploy.keys) == 1
-    outcomes = [event["record"]["outcome"] for event in events_of(ground(medium).store) if event["type"] == "tool_result"]
+    results = [event["record"] for event in events_of(ground(medium).store) if event["type"] == "tool_result"]
+    sent = sum(result["outcome"] == "completed" for result in results)
+    assert sent == len(deploy.keys)
+    return [result["outcome"] for result in results]
+
+
+@pytest.mark.parametrize("sequential", [True, False])
+async def test_calls_that_wait_for_their_turn_when_the_runtime_is_left_are_never_sent_and_settle_as_interrupted(
+    sequential: bool, tmp_path: Path
+) -> None:
+    outcomes = await left_with_calls_waiting(tmp_path, sequential=sequential)
     assert outcomes == ["completed", *["interrupted"] * 4]

@@ -123,13 +123,17 @@ class Runtime:
         new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
         if not new and not go_on:
             return None
+
+        async def record(actor: SessionActor) -> None:
+            await actor.resolve(command)
+
+        if not go_on:
+            await self._start(item.session, record)  # a verdict does not need the run that is open, and does not wait for it
+            return None
         self.check_open_run(item.session)
 
-        async def begin(actor: SessionActor) -> str | None:
-            if go_on:
-                return await self._continue(actor, command, item.call.run_id)
-            await actor.resolve(command)
-            return None
+        async def begin(actor: SessionActor) -> str:
+            return await self._continue(actor, command, item.call.run_id)
 
         return await self._behind_open_run(item.session, begin)
 
@@ -170,7 +174,8 @@ class Runtime:
         async def begin(actor: SessionActor) -> str:
             known = known_delivery(actor.state, key, text, context)
             if known is not None:
-                await self._resume_open_run(actor)  # the key's own run, if it is the open one
+                if actor.state.run is None or actor.state.run.run_id == known:
+                    await self._resume_open_run(actor)
                 return known
             command, kit = built or build()
             return await actor.send(command, kit)
@@ -205,7 +210,7 @@ class Runtime:
     ) -> RunHandle[OutputT] | None:
         """Do what is asked, behind a run that a dead process left open: that is carried to its rest first, outside the door.
 
-        A key that started the open run does not wait behind it.
+        A key that was used before does not wait behind it: it is answered with its own run.
         """
         while True:
             stranded = False
@@ -213,7 +218,8 @@ class Runtime:
             async def either(actor: SessionActor) -> str | None:
                 nonlocal stranded
                 run = actor.state.run
-                stranded = run is not None and not actor.running and run.key != key
+                used = key is not None and key in actor.state.keys
+                stranded = run is not None and not actor.running and not used
                 return await (self._resume_open_run(actor) if stranded else begin(actor))
 
             handle = await self._start(session, either, output)
