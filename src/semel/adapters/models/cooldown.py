@@ -60,9 +60,11 @@ class Cooldown:
     def refused(self, now: float, hint_ms: int | None, *, tried: bool) -> None:
         """The server said: too fast. A hint is never shortened (X16), whichever of several refusals brought it."""
         with self.lock:
-            own = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.refusals, 10))
+            if tried or self.until is None:
+                self.refusals += 1  # those that were on their way when the first one came back tell nothing new
+            own = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.refusals - 1, 10))
             self.until = max(self.until or 0.0, now + max(own, (hint_ms or 0) / 1000))
-            self.window, self.refusals = 1, self.refusals + 1
+            self.window = 1
             self._ended(tried=tried)
 
     def passed(self, *, tried: bool) -> None:
