@@ -137,12 +137,15 @@ async def test_a_fault_strikes_as_often_as_the_script_says_and_then_the_answer_c
     async with ModelServer(script) as server:
         path = tmp_path / "s.json"
         path.write_text(json.dumps(script))
-        model = model_at(server.url) if where == "over HTTP" else build_model(f"scripted:{path}", clock=HandClock(), environ={})
+        scripted = build_model(f"scripted:{path}", clock=HandClock(), environ={})
         for index, (_, failure) in enumerate(FAULTS):
-            ends = [(await outcome(model, after(index)))[1] for _ in range(3)]
+            ends = []
+            for _ in range(3):
+                model = model_at(server.url) if where == "over HTTP" else scripted
+                ends.append((await outcome(model, after(index)))[1])
+                await model.close()
             assert [end.failure for end in ends[:2]] == [failure, failure]
             assert isinstance(ends[2], Answer)
-        await model.close()
 
 
 @pytest.mark.anyio

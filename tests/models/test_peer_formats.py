@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from conversations import prompt
 from models_support import HandClock, VirtualClock, in_virtual_time, outcome
+from played import scripted
 from wire_support import WIRES
 
 from semel.adapters.models.catalog import ModelOptions, build_model
@@ -115,14 +116,16 @@ FAULTS = [
 @every_family
 async def test_every_fault_has_its_class_and_then_the_answer_comes(family):
     script = {"answers": [{**WHOLE, "fault": fault} for fault, _ in FAULTS]}
-    async with ModelServer(script) as server, model_at(server, family) as model:
+    async with ModelServer(script) as server:
         for index, (fault, failure) in enumerate(FAULTS):
             turns = [m for n in range(index) for m in (AssistantMessage(blocks=(Text(text=f"a{n}"),)), UserMessage(text=f"q{n}"))]
             given = prompt([UserMessage(text="hi"), *turns])
-            _, failed = await outcome(model, given)
+            async with model_at(server, family) as model:
+                _, failed = await outcome(model, given)
             assert isinstance(failed, ModelFailed), fault
             assert failed.failure is failure, (fault, failed)
-            _, answer = await outcome(model, given)
+            async with model_at(server, family) as model:  # with a clock of its own: no refusal holds it up
+                _, answer = await outcome(model, given)
             assert answer.blocks[0] == Text(text=WHOLE["text"])
         assert len(server.requests) == 2 * len(FAULTS)
 
@@ -137,14 +140,24 @@ async def test_a_trickle_of_single_bytes_and_empty_events_are_the_same_answer(fa
 
 
 @every_family
-@pytest.mark.parametrize("fault", [{"kind": "stall", "at": 100}, {"kind": "ping_only", "at": 100, "every_ms": 1}])
-async def test_a_silent_server_and_one_that_only_pings_are_given_up(family, fault):
-    limits = ModelOptions(limits=Limits(idle_ms=60_000, progress_ms=90_000, first_content_ms=90_000))
+@pytest.mark.parametrize(
+    ("fault", "limit"),
+    [
+        ({"kind": "stall", "at": 300}, "idle_ms"),
+        ({"kind": "ping_only", "at": 10_000, "every_ms": 1000}, "progress_ms"),
+        ({"kind": "ping_only", "at": 0, "every_ms": 1000}, "first_content_ms"),
+    ],
+)
+async def test_a_silent_server_and_one_that_only_pings_are_given_up(family, fault, limit):
+    options = ModelOptions(limits=Limits(idle_ms=60_000, progress_ms=90_000, first_content_ms=80_000))
     clock = VirtualClock()
-    script = {"answers": [{**WHOLE, "fault": fault}]}
-    async with ModelServer(script) as server, model_at(server, family, clock, limits) as model:
-        _, end = await in_virtual_time(clock, outcome(model, prompt([UserMessage(text="hi")])))
+    answer = {**WHOLE, "text": WHOLE["text"] * 400, "fault": fault}
+    connector = scripted(clock, family, answer)
+    model = build_model(f"{family}:m@http://127.0.0.1:9/v1", clock=clock, environ={}, options=options, connector=connector)
+    _, end = await in_virtual_time(clock, outcome(model, prompt([UserMessage(text="hi")])))
     assert (end.failure, end.retryable) == (FailureClass.TIMEOUT, True)
+    assert limit in str(end)
+    assert len(connector.requests) == 1
 
 
 @every_family

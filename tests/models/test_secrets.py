@@ -51,15 +51,15 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_an_error(caplo
 
     shown: list[str] = []
     async with ModelServer(reply) as server:
-        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
         for _ in wrong:
+            model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
             _, end = await outcome(model, ask(PROMPT_CANARY))
+            await model.close()
             assert isinstance(end, ModelFailed)
             shown += [str(end), repr(end), repr(end.exchange), str(end.provider_code), "".join(traceback.format_exception(end))]
             assert end.__cause__ is None
         assert server.requests[0].headers["authorization"] == f"Bearer {CANARY}"
         shown += [repr(vars(part)) for part in (model, model._transport)] + [repr(model), repr(model.bundle)]
-        await model.close()
     text = "\n".join(shown) + caplog.text
     print(f"{len(wrong)} failures, {len(shown)} texts")
     assert len(wrong) == 147

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from semel.adapters.models.cooldown import cooldown_of
 from semel.adapters.models.deadline import Custody, Ledger, Limits, timer
 from semel.adapters.models.endpoint import Endpoint
 from semel.adapters.models.keys import Credential, Outgoing
@@ -227,15 +228,17 @@ class Transport:
         """`connector` replaces the sockets, for simulations."""
         self._endpoint, self._key, self._clock, self._limits = endpoint, key, clock, limits
         self._connector = connector
+        self._where = endpoint.base_url.partition("://")[2].partition("/")[0]
         self._client: httpx2.AsyncClient | None = None
         self.custody = Custody()  # of timers between exchanges; each exchange has its own
 
     @asynccontextmanager
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
-        where = self._endpoint.base_url.partition("://")[2].partition("/")[0]
+        cooldown = cooldown_of(self._clock, self._where, self._key.name)
+        tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
         ledger = Ledger(self._limits, self._clock.monotonic())
-        exchange = HttpExchange(clock=self._clock, ledger=ledger, where=where, redact=self._key.redact)
+        exchange = HttpExchange(clock=self._clock, ledger=ledger, where=self._where, redact=self._key.redact)
         pump = self._pump(exchange, path, body, headers)
         exchange.start(asyncio.get_running_loop().create_task(pump))
         try:
@@ -243,11 +246,17 @@ class Transport:
             _check_head(exchange)
             yield exchange
             await exchange.settle()
+            cooldown.passed(tried=tried)
+            tried = False
         except ModelFailed as error:
+            if error.failure is FailureClass.RATE_LIMIT:
+                cooldown.refused(self._clock.monotonic(), error.retry_after_ms, tried=tried)
+                tried = False
             if error.failure is FailureClass.AUTH and exchange.status:
                 error.args = (f"{error} ({self._key.origin()})",)
             raise
         finally:
+            cooldown.left(tried=tried)
             await exchange.end()
 
     async def close(self) -> None:
