@@ -237,7 +237,7 @@ def test_windows_is_refused_before_anything_is_loaded(words: tuple[str, ...]) ->
 
 
 def test_a_bug_is_one_line_too_and_its_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
-    broken = "import semel.faces.listing as it; it.view_of = None"
+    broken = "import semel.faces.listing as it; it.glance_of = None"
     open_shop(tmp_path).semel("run", "Pay 17")
     state = str(tmp_path / ".semel")
     done = in_python(broken, "ls", "--state", state)

@@ -23,10 +23,19 @@ from semel.core.state import Session
 from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
+from semel.engine.diary import Diary, StopOutcome
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
-from semel.errors import BadAgent, OutcomePending, RuntimeLeft, SemelError, need
+from semel.errors import (
+    BadAgent,
+    CorruptLog,
+    OutcomePending,
+    RuntimeLeft,
+    SemelError,
+    StoreError,
+    need,
+)
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
@@ -44,7 +53,7 @@ class Runtime:
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered. On
     leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
-    finished stays open for a resume.
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11).
     """
 
     def __init__(
@@ -61,6 +70,8 @@ class Runtime:
     ) -> None:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.unrecovered: dict[str, Exception] = {}
+        self.diary = Diary()
+        self.stop_outcome: StopOutcome | None = None
         self._agents = {agent.name: agent for agent in agents}
         self._deps = deps
         self._recover = recover
@@ -80,6 +91,7 @@ class Runtime:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._left = True
+        held, before = tuple(sorted(self._actors)), self.diary.count
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait({self._recovery})
@@ -90,6 +102,7 @@ class Runtime:
         await self._stop_all()
         if self._minders:
             await asyncio.wait(self._minders)
+        self.stop_outcome = StopOutcome(sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts))
 
     async def _stop_all(self) -> None:
         await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
@@ -268,10 +281,18 @@ class Runtime:
                 raise RuntimeLeft("the runtime was left; send within its `async with` block")
             actor = self._actors.get(session)
             if actor is None:
-                actor = self._actors[session] = await open_actor(self._ground, session)
+                try:
+                    actor = self._actors[session] = await open_actor(self._ground, session)
+                except (StoreError, CorruptLog) as error:
+                    self._note(session, "recover", error)
+                    raise
             subscription, before = actor.feed.subscribe(), actor.state.head
             try:
                 run_id = await begin(actor)
+                self.diary.recovered(session)  # it is open, and what it began is durable
+            except StoreError as error:
+                self._note(session, "begin", error)
+                raise
             finally:
                 minder = await self._mind_or_close(session, actor)
         if run_id is None:
@@ -317,6 +338,9 @@ class Runtime:
     async def _mind(self, session: str, actor: SessionActor, carried: Carried) -> Session:
         try:
             return await carried.to_rest()
+        except Exception as error:
+            self._note(session, "carry", error)
+            raise
         finally:
             async with self._door(session):
                 if not actor.running:
@@ -325,7 +349,11 @@ class Runtime:
     async def _close(self, session: str, actor: SessionActor) -> None:
         if self._actors.get(session) is actor:
             del self._actors[session]
-        await actor.close()
+        try:
+            await actor.close()
+        except Exception as error:
+            self._note(session, "close", error)
+            raise
 
     async def _resume_all(self) -> None:
         """Resume what a dead process left open; what cannot be is in `unrecovered`, by session."""
@@ -338,6 +366,10 @@ class Runtime:
                     await self.resume(session)
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
                 self.unrecovered[session] = error
+                self._note(session, "recover", error)
+
+    def _note(self, session: str, stage: str, error: BaseException) -> None:
+        self.diary.write_down(session, stage, self._ground.clock.now_ms(), error)
 
 
 class SessionHandle(Generic[OutputT]):

@@ -9,6 +9,8 @@ SessionStore contract
   STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
   STORE-6  `open` with `take` hands it all verified frames, in order and in pieces, as they are read; so a log need not fit into
            memory. Nothing is changed before all are verified, and what `take` raises ends the open.
+  STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
+           nothing that is damaged is recalled (P33).
 
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
@@ -45,12 +47,14 @@ class Payload(Frozen, frozen=True, kw_only=True):
 class View(Frozen, frozen=True, kw_only=True):
     """What a reader may show: frames with seq above the one asked for, up to `head` (the highest that can never vanish).
 
-    `owner` describes the process that holds the lease, None if nobody does.
+    `owner` describes the process that holds the lease, None if nobody does. `mark` stands for exactly these bytes of the log,
+    for `remember`; None where more may be there than is shown.
     """
 
     frames: tuple[Frame, ...]
     head: int
     owner: str | None = None
+    mark: str | None = None
 
 
 TakeFrames = Callable[[Sequence[Frame]], None]
@@ -130,6 +134,15 @@ class SessionStore(Protocol):
 
     def blobs(self, session: str) -> Blobs:
         """The large content of a session, for reading."""
+
+    def recall(self, session: str) -> bytes | None:
+        """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a view with this mark. Never fails: it is a convenience."""
+
+    def forget(self) -> None:
+        """Forget all that was remembered."""
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

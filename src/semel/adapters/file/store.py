@@ -10,8 +10,9 @@ from semel.adapters.file import names
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
+from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease, look_at
-from semel.adapters.file.reader import Reader
+from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
@@ -49,6 +50,7 @@ class FileStore:
         self._reader = Reader(self._disk, known)
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
+        self._index = Index(self._root.path)
 
     @property
     def root(self) -> Root:
@@ -136,6 +138,23 @@ class FileStore:
     def blobs(self, session: str) -> FileBlobs:
         """The blobs of a session, for reading; its writer's may be changed."""
         return FileBlobs(Place(self._root, session), refuse_reader)
+
+    def recall(self, session: str) -> bytes | None:
+        """What was remembered of a log that is still the same."""
+        self._refuse_newer_floor()
+        try:
+            mark = mark_of(self._disk.status_of(self.log_path(session)))
+        except OSError:
+            return None
+        return self._index.recall(session, mark)
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a log."""
+        self._index.remember(session, mark, content)
+
+    def forget(self) -> None:
+        """Remove the index."""
+        self._index.drop()
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

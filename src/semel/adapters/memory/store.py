@@ -5,6 +5,7 @@ it is one process; `crash` ends that process, with or without the power.
 """
 
 import errno
+import hashlib
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class MemoryLog:
     torn: list[bytes] = field(default_factory=list)
     holder: "MemoryWriter | None" = None
     blobs: dict[str, bytes] = field(default_factory=dict)
+    remembered: tuple[str, bytes] | None = None
 
 
 class Medium:
@@ -147,7 +149,8 @@ class MemoryStore:
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
         shown = [frame for frame in found.frames if frame.offset < log.synced_bytes]
         frames = tuple(frame for frame in shown if frame.seq > after)
-        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session))
+        mark = _mark(log) if len(shown) == len(found.frames) and found.tail.offset == len(log.data) else None
+        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session), mark=mark)
 
     def blobs(self, session: str) -> MemoryBlobs:
         """The blobs of a session, for reading."""
@@ -156,6 +159,21 @@ class MemoryStore:
             raise LeaseLost("only who holds the session's lease may change its blobs. Nothing was written.")
 
         return MemoryBlobs(self.medium.logs.setdefault(session, MemoryLog()).blobs, refuse)
+
+    def recall(self, session: str) -> bytes | None:
+        """What was remembered of a log that is still the same."""
+        log = self.medium.logs.get(session)
+        known = None if log is None else log.remembered
+        return known[1] if log is not None and known is not None and known[0] == _mark(log) else None
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a log."""
+        self.medium.logs[session].remembered = (mark, content)
+
+    def forget(self) -> None:
+        """Forget all of it."""
+        for log in self.medium.logs.values():
+            log.remembered = None
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
@@ -272,3 +290,7 @@ class MemoryWriter:
             self.check()
         self._durable = self._point.seq - 1
         self._log.synced_bytes = self._point.offset
+
+
+def _mark(log: MemoryLog) -> str:
+    return hashlib.sha256(log.data).hexdigest()

@@ -1,4 +1,4 @@
-"""`doctor`, `repair`, `backup`, `restore`: looking after a state directory."""
+"""`doctor`, `reindex`, `repair`, `backup`, `restore`: looking after a state directory."""
 
 import asyncio
 from pathlib import Path
@@ -12,6 +12,7 @@ from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
+from semel.faces.listing import listing_of
 from semel.settings import Settings, read_settings
 
 EXIT_PROBLEM, EXIT_DAMAGED = 1, 6
@@ -36,6 +37,27 @@ def doctor(*, state: str | None, as_json: bool) -> int:
         if finding.advice:
             shown(one_line(f"        {finding.advice}"))
     return EXIT_PROBLEM if problems else 0
+
+
+@verb("semel reindex")
+@state_option
+@json_option
+def reindex(*, state: str | None, as_json: bool) -> int:
+    """Derive index.db from the logs anew. It holds nothing that is not in them, and rebuilds itself, so this is never needed.
+
+    A session that cannot be read is named; the exit code is then 6.
+    """
+    store = wiring.store_of(read_settings(state))
+    store.forget()
+    listed = list(listing_of(store))
+    unreadable = {one.session: one.error.message for one in listed if one.error is not None}
+    if as_json:
+        json_line({"sessions": len(listed) - len(unreadable), "unreadable": unreadable})
+    else:
+        shown(f"{len(listed) - len(unreadable)} sessions indexed")
+        for session, why in unreadable.items():
+            talk(f"{session} cannot be read: {why}")
+    return EXIT_DAMAGED if unreadable else 0
 
 
 @verb("semel repair customer-42", "semel repair customer-42 --accept-loss")

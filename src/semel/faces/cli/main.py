@@ -32,6 +32,7 @@ COMMANDS = {
     "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
     "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
     "doctor": ("semel.faces.cli.keep:doctor", "Look at the state directory, and say what to do about it."),
+    "reindex": ("semel.faces.cli.keep:reindex", "Derive the index of the sessions anew."),
     "repair": ("semel.faces.cli.keep:repair", "Cut a damaged log where its damage starts."),
     "backup": ("semel.faces.cli.keep:backup", "Copy every session into a new directory."),
     "restore": ("semel.faces.cli.keep:restore", "Put a backup in place of a state directory."),
