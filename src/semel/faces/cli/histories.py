@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from semel.faces.cli.carry import ground_of
-from semel.faces.cli.lines import command
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, shown, talk
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.histories.supplying import FORMATS, read_history, supply_session
 
@@ -17,6 +17,7 @@ from semel.faces.histories.supplying import FORMATS, read_history, supply_sessio
     "semel import --format openai_chat conversation.json",
     "semel import --format anthropic --session customer-42 request.json",
     "semel send --session customer-42 --agent agent.toml 'Where were we?'",
+    name="import",
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--format", "format_", type=click.Choice(sorted(FORMATS)), required=True, help="Whose format the file is in.")
