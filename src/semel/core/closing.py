@@ -28,6 +28,9 @@ def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | No
     """
     run = need(state.run, "only an open run is closed")
     step = run.step
+    if step is not None and step.batch is not None and step.finished and step.batch.unknown:
+        yield Decision(records=(finish(run, "interrupted", run.usage),))
+        return
     if step is None or step.finished or step.answer is None:
         yield Decision(records=(_too_large(run, _usage_with(run, outcome)),))
         return
