@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from semel.core.codec import decode, encode
 from semel.core.fold import fold
 from semel.core.frame import Frame
+from semel.core.outcomes import Outcome
 from semel.core.persistent import Chain, Table
 from semel.core.records import (
     Entry,
@@ -21,6 +22,7 @@ from semel.core.records import (
     ToolCallReturned,
     ToolDispatchIntent,
     ToolNoDispatch,
+    ToolOutput,
     ToolResult,
     TurnFinished,
 )
@@ -88,6 +90,45 @@ def without(kind: type, *, last: bool = False) -> Change:
     return apply
 
 
+def step_behind(name: str) -> Change:
+    """Another step where the run of that script should have ended."""
+
+    def apply(_records: list[Record]) -> list[Record]:
+        records = records_of(SCRIPTS[name])
+        last = next(record for record in reversed(records) if isinstance(record, StepStarted))
+        return [*records[:-1], replace(last, step_id=last.step_id + 1, result_entry="another")]
+
+    return apply
+
+
+def result_of_the_refused(_records: list[Record]) -> list[Record]:
+    """The first refused call has a result instead."""
+
+    def instead(record: Record) -> list[Record]:
+        assert isinstance(record, ToolNoDispatch)
+        return [
+            ToolResult(
+                batch_id=record.batch_id,
+                ordinal=record.ordinal,
+                tool_call_id=record.tool_call_id,
+                is_error=True,
+                outcome=Outcome.INTERRUPTED,
+                output=ToolOutput(text="x"),
+            )
+        ]
+
+    return at(ToolNoDispatch, instead)(records_of(SCRIPTS["refused"]))
+
+
+def continued_twice(records: list[Record]) -> list[Record]:
+    """Two more runs that both go on behind the verdict on one call."""
+    started, ended = records[0], records[-1]
+    assert isinstance(started, RunStarted)
+    assert isinstance(ended, RunFinished)
+    again = [replace(started, run_id=name, key=name, entries=(), continues="c") for name in ("first", "second")]
+    return [*records, again[0], replace(ended, run_id="first"), again[1]]
+
+
 ILLEGAL: dict[str, tuple[str, Change]] = {
     "two runs open": ("multiple_open_operations", at(RunStarted, lambda r: [r, replace(r, run_id="other", key="other")])),
     "a step of no run": ("unknown_operation", at(StepStarted, lambda r: [replace(r, run_id="other")])),
@@ -111,6 +152,10 @@ ILLEGAL: dict[str, tuple[str, Change]] = {
         "provisioned_entry_mismatch",
         lambda records: [*records, replace(records[0], run_id="other", entries=())],  # type: ignore[type-var]  # run_started
     ),
+    "a step behind the last answer": ("inconsistent_step", step_behind("text")),
+    "a step behind an unknown call": ("inconsistent_step", step_behind("unknown live")),
+    "a result of a refused call": ("tool_call_mismatch", result_of_the_refused),
+    "a call that two runs continue": ("provisioned_entry_mismatch", continued_twice),
     "a completed end over an unknown call": (
         "inconsistent_step",
         lambda _records: [

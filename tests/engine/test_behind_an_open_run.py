@@ -8,6 +8,7 @@ from semel import Agent, Completed, Interrupted, Runtime
 from semel.adapters.memory.store import Medium
 from semel.core.values import JSON, Effect
 from semel.errors import KeyReuse
+from semel.faces.run import RunHandle
 from semel.faces.views import view_of
 from tests.engine.fakes import call, counting, ground, script_file
 from tests.engine.test_resume import Life, hanging
@@ -70,3 +71,27 @@ async def test_a_verdict_is_recorded_at_once_and_the_open_run_goes_on_when_it_is
         assert isinstance(await run.result(), Completed)
     ended = view_of(ground(left.medium).store, "s").state.ended
     assert [run.reason for run in ended.values()] == ["interrupted", "completed"]
+
+
+@pytest.mark.parametrize(("effect", "ends"), [(Effect.READ, Completed), (Effect.ONCE, Interrupted)])
+async def test_a_verdict_that_continues_is_repeated_after_a_crash_and_gives_the_run_that_it_began(
+    effect: Effect, ends: type, tmp_path: Path
+) -> None:
+    medium = Medium()
+    act, reached = hanging("act", effect)
+    turns = {"calls": [call("pay")]}, {"calls": [call("act")]}, {"text": "done"}
+    agent = Agent("a", model=script_file(tmp_path / "m.json", *turns), tools=[act, counting("pay", behaviour=lost)])
+    async with Runtime(agents=[agent], ground=ground(medium)) as runtime:
+        paying = await (await runtime.session("s", agent=agent).send("go")).result()
+    assert isinstance(paying, Interrupted)
+
+    async def go_on(runtime: Runtime) -> RunHandle[str]:
+        run = await runtime.resolve(paying.unknown[0].call_key, "happened", go_on=True)
+        assert run is not None
+        return run
+
+    first = await Life(medium, agent, reached).die_in_the_tool(go_on)
+    async with Runtime(agents=[agent], ground=ground(medium), recover="manual") as runtime:
+        again = await go_on(runtime)
+        assert again.run_id == first.run_id
+        assert isinstance(await again.result(), ends)

@@ -1,6 +1,7 @@
 """A process dies in the middle of a run; the next one finds the log and goes on. Deaths are simulated on a store in memory."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ from semel.adapters.memory.store import Medium, MemoryStore
 from semel.core.values import Effect
 from semel.engine.resume import Ground
 from semel.errors import BadAgent, KeyReuse, OutcomePending, RunNotCompleted, SessionBusy
+from semel.faces.run import RunHandle
 from semel.ports.tool import Call
 from tests.engine.fakes import CountingTool, call, counting, ground, script_file
 
 pytestmark = pytest.mark.anyio
+
+
+Begin = Callable[[Runtime], Awaitable[RunHandle[str]]]
 
 
 class Life:
@@ -25,10 +30,12 @@ class Life:
         self.reached = reached
         self.session = session
 
-    async def die_in_the_tool(self) -> None:
+    async def die_in_the_tool(self, begin: Begin | None = None) -> RunHandle[str]:
+        """`begin` starts a run, by default with a send."""
         before = asyncio.all_tasks()
         runtime = Runtime(agents=[self.agent], ground=self.ground, recover="manual")
-        await runtime.session(self.session, agent=self.agent).send("go", key="k")
+        begin = begin or (lambda runtime: runtime.session(self.session, agent=self.agent).send("go", key="k"))
+        run = await begin(runtime)
         await self.reached.wait()
         store = self.ground.store
         assert isinstance(store, MemoryStore)
@@ -37,6 +44,7 @@ class Life:
         for task in dead:
             task.cancel()  # nothing that a dead process does afterwards reaches its store
         await asyncio.gather(*dead, return_exceptions=True)
+        return run
 
 
 def hanging(name: str, effect: Effect = Effect.ONCE, **options: object) -> tuple[CountingTool, asyncio.Event]:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from semel import Agent, Interrupted, Runtime
+from semel import Agent, Failed, Interrupted, Runtime
 from semel.adapters.memory.store import Medium
+from semel.core.codec import encode_checked
+from semel.core.records import IndeterminateResolved
 from semel.core.state import Session
 from semel.core.values import JSON, Bundle, Effect, Prompt, Stop, Text, Usage
+from semel.engine.perform import MODEL_BROKE
 from semel.errors import AppendRefused, BadSettings
 from semel.faces.preview import preview_of
 from semel.faces.views import view_of
@@ -172,10 +175,17 @@ class FractionalModel:
         pass
 
 
-async def test_an_answer_with_a_value_that_no_log_can_hold_is_refused_and_the_session_still_reads(tmp_path: Path) -> None:
+async def test_an_answer_with_a_value_that_no_log_can_hold_fails_its_run_by_name(tmp_path: Path) -> None:
     medium, agent = Medium(), Agent("a", model=FractionalModel())  # type: ignore[arg-type]  # a generator that is not typed as one
     async with Runtime(agents=[agent], ground=ground(medium)) as runtime:
-        run = await runtime.session("s", agent=agent).send("go")
-        with pytest.raises(AppendRefused, match="no log can hold"):
-            await run.result()
-    assert read(medium).run is not None
+        result = await (await runtime.session("s", agent=agent).send("go")).result()
+    assert isinstance(result, Failed)
+    assert result.error is not None
+    assert result.error.code == MODEL_BROKE
+    assert read(medium).run is None
+
+
+def test_a_record_with_a_value_that_no_log_can_hold_is_refused_before_it_is_written() -> None:
+    odd = IndeterminateResolved(call_key="c", verdict="perhaps", by="me")  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(AppendRefused, match="IndeterminateResolved with a value that no log can hold"):
+        encode_checked(odd)

@@ -119,7 +119,7 @@ def test_a_stdout_that_is_full_is_one_line_and_exit_1(tmp_path: Path, words: tup
         environment = shop.environment({})
         done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     (line,) = done.stderr.splitlines()
-    assert (done.returncode, line[:30]) == (1, "semel: stdout cannot be writte")
+    assert (done.returncode, line[:31]) == (1, "semel: stdout cannot be written")
     assert "No space left on device" in line
 
 

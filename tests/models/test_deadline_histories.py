@@ -10,9 +10,9 @@ from wire_support import WIRES
 
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.deadline import Ledger, Limits
+from semel.adapters.models.exchange import HttpExchange
 from semel.adapters.models.script import parse_script
 from semel.adapters.models.script_steps import End, Head, Pause, Send, Silence, Step
-from semel.adapters.models.transport import HttpExchange
 from semel.ports.model import Answer, FailureClass, ModelFailed
 from semel.testing.formats import FORMATS
 

@@ -10,8 +10,8 @@ from played import PlayedConnector, at_rest
 from semel.adapters.models import redelivery
 from semel.adapters.models.catalog import build_model
 from semel.adapters.models.deadline import Custody, Ledger, Limits, TimerDenied, pause, timer
+from semel.adapters.models.exchange import HttpExchange
 from semel.adapters.models.script_steps import End, Head, Send, Silence
-from semel.adapters.models.transport import HttpExchange
 from semel.core.values import UserMessage
 from semel.ports.model import FailureClass, ModelFailed
 

@@ -18,7 +18,7 @@ from models_support import (
 
 from semel.adapters.models.catalog import ModelOptions
 from semel.adapters.models.deadline import Ledger, Limits
-from semel.adapters.models.transport import HttpExchange
+from semel.adapters.models.exchange import HttpExchange
 from semel.ports.model import Answer, FailureClass, ModelFailed
 
 pytestmark = pytest.mark.anyio

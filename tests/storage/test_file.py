@@ -9,7 +9,7 @@ import pytest
 
 from semel.adapters.file.disk import Disk
 from semel.core.frame import scan
-from semel.errors import AppendRefused, ForeignWrite, InvariantBroken, LogDamaged, NewerWriter, UnknownSession
+from semel.errors import AppendRefused, ForeignWrite, InvariantBroken, LogDamaged, NewerWriter, StoreError, UnknownSession
 from semel.testing.faults import FaultyDisk
 from storage.conftest import MakeStore, contents, plant, refused_unchanged
 from storage.logs import lineage_payload, payload, reference_log
@@ -325,3 +325,15 @@ async def test_appends_that_wait_for_each_other_keep_their_order(make_store: Mak
     batches = await asyncio.gather(*(writer.append([payload(20), payload(30)]) for _ in range(20)))
     assert [frame.seq for batch in batches for frame in batch] == list(range(2, 42))
     await writer.close()
+
+
+@pytest.mark.anyio
+async def test_a_torn_tail_that_cannot_be_kept_aside_is_not_cut(make_store: MakeStore, root: Path, place: Path) -> None:
+    log = reference_log()
+    end = log.frames[20].offset
+    plant(root, log.data[: end + 40])
+    for name in (f"wal.torn-{end}", *(f"wal.torn-{end}-{number}" for number in range(1, 1000))):
+        (place / name).write_bytes(b"")
+    with pytest.raises(StoreError, match="1000 torn tails"):
+        await make_store().open("box")
+    assert (place / "wal.log").read_bytes() == log.data[: end + 40]

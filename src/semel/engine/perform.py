@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import json
 from msgspec.structs import replace
 
 from semel.core.arguments import parse_arguments
@@ -156,7 +157,7 @@ class Performer:
         async with aclosing(self.kit.model.stream(request)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, Answer):
-                    return chunk
+                    return json.decode(json.encode(chunk), type=Answer)  # raises here what no log could hold
                 self.feed.publish(_with(live, "text", chunk.text))
         raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
 

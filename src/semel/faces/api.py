@@ -137,10 +137,15 @@ class Runtime:
             return None
         self.check_open_run(item.session)
 
-        async def begin(actor: SessionActor) -> str:
-            return await self._continue(actor, command, item.call.run_id)
+        key = f"continue:{command.call_key}"
 
-        return await self._behind_open_run(item.session, begin)
+        async def begin(actor: SessionActor) -> str:
+            run_id = await self._continue(actor, command, item.call.run_id, key)
+            if actor.state.run is not None and actor.state.run.run_id == run_id:
+                await self._resume_open_run(actor)  # an equal verdict again, behind a death in the run that it began
+            return run_id
+
+        return await self._behind_open_run(item.session, begin, key=key)
 
     async def resume(self, session: str) -> RunHandle[Any] | None:
         """Carry on the open run of a session; None if it has none. Raises BadAgent, SessionBusy, LogDamaged, NewerWriter."""
@@ -249,11 +254,11 @@ class Runtime:
         agent = self._agent_of(run.agent, actor.state.session)
         return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
 
-    async def _continue(self, actor: SessionActor, command: Resolve, run_id: str) -> str:
+    async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
         ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
         agent = self._agent_of(ended.agent, actor.state.session)
         kit = kit_for_new_run(agent, self._deps, self._ground.clock)
-        go_on = send_command(agent, kit, CONTINUE_INPUT, f"continue:{command.call_key}", ended.context)
+        go_on = send_command(agent, kit, CONTINUE_INPUT, key, ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)
 
     def _agent_of(self, ref: AgentRef, session: str) -> AgentAny:

@@ -18,7 +18,8 @@ from semel.ports.model import Answer, Delta, ModelFailed, Request
 from semel.ports.world import Clock
 
 if TYPE_CHECKING:
-    from semel.adapters.models.transport import HttpExchange, Transport
+    from semel.adapters.models.exchange import HttpExchange
+    from semel.adapters.models.transport import Transport
 
 _ERROR_BYTES = 64 * 1024
 _COUNT_HEADERS = {"content-type": "application/json", "accept": "application/json", "user-agent": "semel"}
