@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from semel.core.values import Usage
     from semel.errors import CallNotSent, OutcomeUnknown, SemelError, ToolFailed
     from semel.faces.agent import Agent, Limits
-    from semel.faces.api import Runtime, run_sync
+    from semel.faces.api import Runtime
     from semel.faces.results import Cancelled, Completed, Failed, Interrupted
+    from semel.faces.sync import run_sync
     from semel.ports.tool import Call, Done, Happened, Never, StillUnknown
 
 _HOMES = {
@@ -32,7 +33,7 @@ _HOMES = {
     "StillUnknown": "semel.ports.tool",
     "ToolFailed": "semel.errors",
     "Usage": "semel.core.values",
-    "run_sync": "semel.faces.api",
+    "run_sync": "semel.faces.sync",
     "tool": "semel.adapters.tools.function",
 }
 
@@ -66,3 +67,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

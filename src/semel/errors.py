@@ -21,6 +21,8 @@
     │   ├── ForeignWrite       the file changed under its writer (W34)
     │   ├── WriterPoisoned     a write or sync failed; nothing more is accepted (HAZ3)
     │   ├── AppendRefused      the store refused before writing anything
+    │   ├── BlobDamaged        content beside a log is missing or is not what its name says
+    │   ├── SessionFull        the log would grow beyond its ceiling; nothing was written (W12)
     │   └── UnsafeStore        permissions, file type or file system
     ├── CorruptLog             a record that no legal writer can have written (K1-K14)
     ├── ModelError             a model exchange that gave no answer
@@ -222,6 +224,19 @@ class AppendRefused(StoreError):
     """The append was refused before a byte was written."""
 
     code = "append_refused"
+
+
+class BlobDamaged(StoreError):
+    """Content that a record names is missing, or is not what its name says. Nothing was changed."""
+
+    code = "blob_damaged"
+    exit = 6
+
+
+class SessionFull(StoreError):
+    """The log of the session would grow into what is kept free to close it (W10-W13). Nothing was written; it stays usable."""
+
+    code = "session_too_large"
 
 
 class UnsafeStore(StoreError):

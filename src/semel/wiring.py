@@ -1,7 +1,7 @@
 """Settings to ports: the only module that names adapters. Imports them when they are needed, so that start-up stays light."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from semel.ports.world import Clock
 from semel.settings import Settings
 
 if TYPE_CHECKING:
+    from semel.adapters.file.backup import CopyList
+    from semel.adapters.file.doctor import Finding
+    from semel.adapters.file.repair import Loss
     from semel.adapters.file.store import FileStore
 
 
@@ -98,6 +101,59 @@ def model_option_keys() -> Sequence[str]:
 
 def providers() -> Sequence[tuple[str, str, str, str | None]]:
     """Every provider: its name, an example of a model's name, where it is served, and the variable of its key."""
-    from semel.adapters.models.catalog import PROVIDERS
+    from semel.adapters.models.rows import rows
 
-    return [(name, row.example, row.base_url, row.key) for name, row in PROVIDERS.items()]
+    return [(name, row.example, row.base_url, row.key) for name, row in rows(os.environ).items()]
+
+
+def families() -> Sequence[str]:
+    """The wire families that a URL may be spoken to in."""
+    from semel.adapters.models.families import FAMILIES
+
+    return tuple(FAMILIES)
+
+
+async def model_checked(spec: str) -> Sequence[tuple[str, bool | None, str]]:
+    """What one real request says of a model: what was looked at, whether it works, and what was seen."""
+    from semel.adapters.models.check import check_model
+    from semel.adapters.system import SystemClock
+
+    found = await check_model(spec, clock=SystemClock(), environ=os.environ)
+    return [(finding.what, finding.works, finding.seen) for finding in found]
+
+
+def examine(settings: Settings) -> "Iterator[Finding]":
+    """What can be said about a state directory. Changes nothing."""
+    from semel.adapters.file.doctor import examine as look
+
+    return look(store_of(settings))
+
+
+def assess(settings: Settings, session: str) -> "Loss | None":
+    """What a repair of a log would give up; None where it is not damaged. Raises UnknownSession, NewerWriter."""
+    from semel.adapters.file.repair import assess as look
+
+    return look(store_of(settings).root, session)
+
+
+def repair(settings: Settings, session: str) -> "Loss | None":
+    """Cut a damaged log where its damage starts. Raises UnknownSession, NewerWriter, SessionBusy."""
+    from semel.adapters.file.repair import repair as cut
+
+    return cut(store_of(settings).root, session)
+
+
+def back_up(settings: Settings, target: Path) -> "CopyList":
+    """Copy all sessions into a new directory."""
+    from semel.adapters.file.backup import back_up as copy
+    from semel.adapters.system import SystemClock
+
+    store = store_of(settings)
+    return copy(store.root, target, store.read, list(store.sessions()), SystemClock().now_ms())
+
+
+def restore(settings: Settings, source: Path) -> "CopyList":
+    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, UsageError."""
+    from semel.adapters.file.backup import restore as copy
+
+    return copy(source, store_of(settings).root)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from semel.adapters.models.script_chat import End, Head, Send, Step
+from semel.adapters.models.script_steps import End, Head, Send, Step
 from semel.core.values import JSON
 from semel.testing.model_server import ModelServer
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from semel.core.decide import send
 from semel.core.pairing import fault_of
-from semel.core.values import AssistantMessage, Block, Message, Opaque, Text, TextWithState, ToolCall, ToolMessage
+from semel.core.values import AssistantMessage, Block, Message, Opaque, Text, ToolCall, ToolMessage
 from tests.core.cast import driver
 from tests.core.driver import Driver
 from tests.core.machine import BUNDLE, good, say
@@ -23,9 +23,12 @@ THINKING: tuple[Block, ...] = (
     ToolCall(id="toolu_b", name="read", arguments='{"path":"b"}'),
 )
 GEMINI: tuple[Block, ...] = (
-    TextWithState(text="Two files.", format="gemini_thought_signature", data='"c2ln"'),
+    Text(text="Two files."),
+    Opaque(format="gemini.text", data='{"thoughtSignature":"c2ln"}'),
     ToolCall(id="g1", name="read", arguments="{}"),
-    TextWithState(text="", format="gemini_thought_signature", data='"bGFzdA=="'),
+    Text(text=" "),
+    Opaque(format="gemini.text", data='{"thoughtSignature":"bGFzdA=="}'),
+    Opaque(format="gemini.part", data='{"text":"","thoughtSignature":"ZW1wdHk="}'),
     ToolCall(id="g2", name="read", arguments="{}"),
 )
 

@@ -36,14 +36,14 @@ from semel.core.records import (
     ToolOutput,
     ToolResult,
 )
-from semel.core.values import AssistantMessage, Bundle, Media, Opaque, Text, TextWithState, Usage, UserMessage
+from semel.core.values import AssistantMessage, Bundle, Media, Opaque, Text, Usage, UserMessage
 from tests.core.samples import sample
 
 PICTURE = Media(media_type="image/png", sha256="a" * 64, size_bytes=3)
 SEEN = UserMessage(text="look", parts=(PICTURE,))
 SAID = AssistantMessage(blocks=(Text(text="so"),))
 DRAWN = AssistantMessage(blocks=(Text(text="so"), PICTURE))
-SIGNED = AssistantMessage(blocks=(TextWithState(text="", format="gemini", data='"s"'),))
+SIGNED = AssistantMessage(blocks=(Opaque(format="gemini.part", data='{"text":"","thoughtSignature":"s"}'),))
 REASONED = AssistantMessage(blocks=(Opaque(format="reasoning_details", data="[]"), Text(text="so")))
 OTHER_STATE = AssistantMessage(blocks=(Opaque(format="reasoning_content", data='"hm"'), Text(text="so")))
 PARTS = ToolOutput(text="", parts=(Text(text="the tool failed"),))

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from semel.core.ceiling import dispensable, reserve_bytes
 from semel.core.decide import (
-    admits,
     answer_approval,
     cancel,
     continue_run,
@@ -54,7 +54,6 @@ from semel.core.effects import (
     StopAsking,
     UnderWay,
 )
-from semel.core.features import needed
 from semel.core.fold import fold
 from semel.core.limits import Limits
 from semel.core.outcomes import Settlement, lost
@@ -64,62 +63,18 @@ from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
-from semel.core.reserve import size_of
-from semel.core.state import Logged, Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
-from tests.core.machine import BUNDLE, LINEAGE, good
+from semel.errors import SessionFull
+from tests.core.machine import BUNDLE, good
+from tests.core.writes import Write, folded, size_of
 
 AGENT = AgentRef(name="a")
 
 
 class Died(BaseException):
     """The process died in the middle of a write."""
-
-
-class Full(Exception):
-    """The log takes no such record any more; nothing was written."""
-
-
-@dataclass
-class Write:
-    """One commit as it is in the log."""
-
-    records: list[Record]
-    whole: bool
-    fence: int
-    _placed: tuple[int, list[Logged]] = field(default=(-1, []), repr=False, compare=False)
-
-    def placed(self, after: int) -> list[Logged]:
-        """Its records where they stand; made once for a place."""
-        if self._placed[0] != after:
-            logged = [
-                Logged(
-                    seq=seq,
-                    at_ms=1000 + seq,
-                    fence=self.fence,
-                    record=record,
-                    torn=not self.whole,
-                    requires=needed(record),
-                )
-                for seq, record in enumerate(self.records, start=after + 1)
-            ]
-            self._placed = (after, logged)
-        return self._placed[1]
-
-
-def logged_of(writes: Sequence[Write]) -> list[Logged]:
-    """The records of these writes, each where it stands."""
-    out: list[Logged] = []
-    for write in writes:
-        out += write.placed(len(out))
-    return out
-
-
-def folded(writes: Sequence[Write]) -> Session:
-    """What the log folds to."""
-    return fold(logged_of(writes), Session(session="s", lineage=LINEAGE))
 
 
 @dataclass
@@ -301,6 +256,11 @@ class Driver:
     def idle(self) -> bool:
         return self.asking is None and not self.flying
 
+    @property
+    def used(self) -> int:
+        """The log as the ceiling counts it."""
+        return size_of(record for write in self.writes for record in write.records)
+
     # how it is done
 
     def _decide(self, outcome: Outcome) -> None:
@@ -325,10 +285,10 @@ class Driver:
         records = list(decision.records)
         if not records:
             return
-        if self.ceiling_bytes is not None:
-            used = size_of(record for write in self.writes for record in write.records)
-            if not admits(self.state, decision.records, used_bytes=used, ceiling_bytes=self.ceiling_bytes):
-                raise Full
+        if not self._fits(records):
+            records = [record for record in records if not dispensable(record)]
+            if not self._fits(records):
+                raise SessionFull("full")
         kept = len(records) if self.tear is None else min(self.tear, len(records))
         torn = self.tear is not None
         self.tear = None
@@ -339,6 +299,12 @@ class Driver:
         write = Write(records, True, self.fence)
         self.state = fold(write.placed(self.state.head), self.state)
         self.writes.append(write)
+
+    def _fits(self, records: list[Record]) -> bool:
+        if self.ceiling_bytes is None:
+            return True
+        after = fold(Write(records, whole=True, fence=self.fence).placed(self.state.head), self.state)
+        return self.used + size_of(records) + reserve_bytes(after) <= self.ceiling_bytes
 
     def _release(self, effect: object) -> None:
         match effect:

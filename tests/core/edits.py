@@ -10,9 +10,9 @@ from semel.core.records import (
     Record,
 )
 from semel.core.state import Logged, Session
-from tests.core.driver import logged_of
 from tests.core.machine import LINEAGE
 from tests.core.scripts import SCRIPTS
+from tests.core.writes import logged_of
 
 Change = Callable[[list[Record]], list[Record]]
 Edit = Callable[[Any], list[Any]]

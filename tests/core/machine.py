@@ -229,11 +229,11 @@ def whole_run(script: Script) -> World:
     return world
 
 
-def lives(script: Script, crashes: Sequence[tuple[int, int | None]]) -> World:
+def lives(script: Script, crashes: Sequence[tuple[int, int | None]], kind: type[Machine] = Machine) -> World:
     """A run with one crash per life, then a life without one. A life that began before `run_started` was durable sends again."""
     world = World()
     for fence, (crash_at, kept) in enumerate([*crashes, (None, None)], start=1):
-        machine = Machine(world, script, fence=fence, crash_at=crash_at, kept=kept)
+        machine = kind(world, script, fence=fence, crash_at=crash_at, kept=kept)
         try:
             if machine.state.newest is None:
                 machine.start()

@@ -8,9 +8,10 @@ import pytest
 
 from semel.core.values import Effect
 from tests.core.cast import driver
-from tests.core.driver import Died, Driver, folded
+from tests.core.driver import Died, Driver
 from tests.core.machine import call, good
 from tests.core.quiet import quiesce
+from tests.core.writes import folded
 
 TOOL = {Effect.ONCE: "pay", Effect.IDEMPOTENT: "put", Effect.READ: "read"}
 

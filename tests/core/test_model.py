@@ -27,9 +27,10 @@ from semel.core.recover import recover
 from semel.core.state import Session
 from semel.core.values import UserMessage
 from semel.errors import SemelError
-from tests.core.driver import Driver, folded, logged_of
+from tests.core.driver import Driver
 from tests.core.play import ARGUMENTS, NAMES, PICKS, Player
 from tests.core.quiet import quiesce
+from tests.core.writes import folded, logged_of
 
 MOVES = st.lists(st.integers(0, PICKS * ARGUMENTS - 1), min_size=12, max_size=36)
 PLAYED: Counter[str] = Counter()

@@ -8,10 +8,11 @@ import pytest
 from semel.core.fold import fold
 from semel.core.records import RunFinished, Steered
 from semel.core.state import Session
-from tests.core.driver import Died, Driver, Write, folded, logged_of
+from tests.core.driver import Died, Driver
 from tests.core.machine import LINEAGE
 from tests.core.quiet import quiesce
 from tests.core.scripts import SCRIPTS
+from tests.core.writes import Write, folded, logged_of
 
 
 @cache

@@ -16,10 +16,11 @@ from semel.core.recover import CLASSES, FOUND, Action
 from semel.core.standing import CallClass, classify, doubtful
 from semel.core.state import Run, Session
 from tests.core.cast import asks_for, driver
-from tests.core.driver import Died, Driver, folded, logged_of
+from tests.core.driver import Died, Driver
 from tests.core.machine import LINEAGE, call, good, say, unknown
 from tests.core.quiet import quiesce
 from tests.core.scripts import SCRIPTS
+from tests.core.writes import folded, logged_of
 
 PAGE = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "recovery_table.py"))
 

@@ -33,9 +33,10 @@ from semel.core.uncertainty import LostReason
 from semel.core.values import JSON, AssistantMessage, Effect, ToolCall, ToolMessage, ToolSpec, UserMessage
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 from tests.core.cast import driver
-from tests.core.driver import Died, Driver, folded
+from tests.core.driver import Died, Driver
 from tests.core.machine import bad, call, good, say, tool
 from tests.core.quiet import quiesce
+from tests.core.writes import folded
 
 TOOLS = tuple(tool(name, reconciles=True) for name in ("deny", "ok", "fail", "lost"))
 

@@ -1,14 +1,22 @@
-"""A tool that counts, a script for the model, and a ground in memory."""
+"""A tool that counts, a script for the model, a ground in memory, and small moves of a test."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from semel import Runtime
 from semel.core.values import JSON, Effect, ToolSpec
+from semel.faces.views import frame_event, view_of
+from semel.ports.log import SessionStore
 from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
 from semel.testing.ground import memory_ground
 
+LOOP_TURNS = 10
+Plant = Callable[[Runtime], None]
+"""Puts a fault into a runtime whose session `s` is open; for the canaries."""
 Behaviour = Callable[[dict[str, JSON], Call[object]], Awaitable[JSON]]
 
 
@@ -51,3 +59,26 @@ def call(name: str, **arguments: JSON) -> JSON:
 
 
 ground = memory_ground
+
+
+def nothing(_runtime: Runtime) -> None:
+    """No fault is planted."""
+
+
+def events_of(store: SessionStore, session: str = "s") -> list[dict[str, Any]]:
+    """The durable events of a session, as a reader of its log sees them."""
+    return [frame_event(frame) for frame in view_of(store, session).frames]
+
+
+async def leave(runtime: Runtime, meanwhile: Callable[[], object]) -> None:
+    """Leave a runtime that was entered by hand, and have something done while it is being left."""
+    leaving = asyncio.ensure_future(runtime.__aexit__(None, None, None))
+    await loop_turns()
+    meanwhile()
+    await leaving
+
+
+async def loop_turns() -> None:
+    """Let everything run that is ready, and what becomes ready by that."""
+    for _ in range(LOOP_TURNS):
+        await asyncio.sleep(0)

@@ -11,6 +11,7 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.core.frame import scan
 from semel.engine.resume import Ground
+from semel.ports.log import TakeFrames
 from semel.ports.tool import Call
 from tests.engine.fakes import call, counting, script_file
 
@@ -27,8 +28,8 @@ class UnsyncedWriter(MemoryWriter):
 class UnsyncedStore(MemoryStore):
     """Hands out unsynced writers."""
 
-    async def open(self, session: str) -> MemoryWriter:
-        writer = await super().open(session)
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> MemoryWriter:
+        writer = await super().open(session, take=take)
         writer.__class__ = UnsyncedWriter
         return writer
 

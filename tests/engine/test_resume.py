@@ -19,15 +19,16 @@ pytestmark = pytest.mark.anyio
 class Life:
     """One process on a medium: it sends, reaches a tool that never comes back, and dies there."""
 
-    def __init__(self, medium: Medium, agent: Agent[str], reached: asyncio.Event) -> None:
+    def __init__(self, medium: Medium, agent: Agent[str], reached: asyncio.Event, session: str = "s") -> None:
         self.ground: Ground = ground(medium)
         self.agent = agent
         self.reached = reached
+        self.session = session
 
     async def die_in_the_tool(self) -> None:
         before = asyncio.all_tasks()
         runtime = Runtime(agents=[self.agent], ground=self.ground, recover="manual")
-        await runtime.session("s", agent=self.agent).send("go", key="k")
+        await runtime.session(self.session, agent=self.agent).send("go", key="k")
         await self.reached.wait()
         store = self.ground.store
         assert isinstance(store, MemoryStore)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from semel.adapters.models.script import parse_script
-from semel.adapters.models.script_chat import ChatScript, Head, Silence, Step
+from semel.adapters.models.script_chat import ChatFormat
+from semel.adapters.models.script_steps import Head, ScriptServer, Silence, Step
 from semel.core.values import JSON
 
 SRC = Path(__file__).parents[2] / "src"
@@ -170,7 +171,7 @@ class Quiet:
 
     def __init__(self, *answers: JSON) -> None:
         self.asked = threading.Event()
-        self._script = ChatScript(parse_script(json.dumps({"answers": answers}), "of a test"))
+        self._script = ScriptServer(parse_script(json.dumps({"answers": answers}), "of a test"), ChatFormat())
 
     def __call__(self, body: bytes) -> Iterable[Step]:
         if self.asked.is_set():

@@ -127,6 +127,8 @@ MISTAKES = [
     (HEAD + '[tools.pay]\npython = "pay"', "tools.pay.python: 'pay' is no reference; write module:name"),
     (HEAD + '[tools.pay]\npython = "no_such:f"', "tools.pay.python: the module no_such cannot be imported: ModuleNotFoundError"),
     (HEAD + '[tools.pay]\npython = "json:nothing"', "tools.pay.python: the module json has no 'nothing'"),
+    (HEAD + '[tools.sep]\npython = "os:sep"', "tools.sep.python: os:sep is a str, not a function"),
+    (HEAD + 'instructions = "file:/dev/zero"', "instructions: /dev/zero cannot be read: it is no regular file"),
     ("name = \n[x", "is not TOML: Invalid value (at line 1, column 8)"),
 ]
 
@@ -143,13 +145,13 @@ def test_a_mistake_is_one_line_that_names_the_file_the_key_and_what_is_allowed(t
 
 
 def test_the_mistakes_are_as_many_as_they_were() -> None:
-    assert len(MISTAKES) == 38
+    assert len(MISTAKES) == 40
 
 
-def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_a_python_tool_has_the_name_of_its_table(tmp_path: Path) -> None:
     (tmp_path / "twice_tools.py").write_text(PYTHON)
     text = HEAD + '[tools.double]\ncommand = ["x"]\n[tools.other]\npython = "twice_tools:double"\n'
-    with pytest.raises(BadAgent, match="two tools called 'double'"):
+    with pytest.raises(BadAgent, match=r"tools\.other: twice_tools:double is the tool 'double'; name the table"):
         load_agent_file(write(tmp_path, text)).tool_ports()
 
 

@@ -66,7 +66,9 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("run", " "), 2, "the message is empty. See `semel run --help`."),
     (("run",), 2, "Missing argument 'PROMPT'. See `semel run --help`."),
     (("run", "Hi", "--sessions", "s"), 2, "No such option '--sessions'"),
-    (("run", "Hi", "--json", "--stream"), 2, "--stream and --json exclude each other"),
+    (("mock", "script.json", "--journal", "/no/where.jsonl"), 2, "the journal /no/where.jsonl cannot be written"),
+    (("run", "Hi", "--agent", "/dev/zero"), 2, "the agent file /dev/zero cannot be read: it is no regular file"),
+    (("resolve", "ffff", "--happened", "--output", "/dev/zero"), 2, "/dev/zero cannot be read: it is no regular file"),
     (("run", "Hi", "--status", "no/where.json"), 2, "no is no directory"),
     (("rnu", "Hi"), 2, "No such command 'rnu'. See `semel --help`."),
     (("tail", "s", "--after", "soon"), 2, "'soon' is not a valid integer"),
@@ -92,7 +94,7 @@ def test_a_refusal_is_one_line_with_its_exit_code_and_writes_nothing(
 
 
 def test_the_refusals_are_as_many_as_they_were() -> None:
-    assert len(REFUSED) == 44
+    assert len(REFUSED) == 46
 
 
 def test_the_tree_that_is_compared_sees_a_write(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_windows_is_refused_before_anything_is_loaded(words: tuple[str, ...]) ->
 
 
 def test_a_bug_is_one_line_too_and_its_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
-    broken = "import semel.faces.listing as it; it.view_of = None"
+    broken = "import semel.faces.listing as it; it.glance_of = None"
     open_shop(tmp_path).semel("run", "Pay 17")
     state = str(tmp_path / ".semel")
     done = in_python(broken, "ls", "--state", state)

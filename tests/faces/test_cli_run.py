@@ -107,7 +107,7 @@ def test_resume_of_a_finished_session_reports_its_last_run_and_its_exit_code(sho
     key = shop.interrupted("t")
     again = shop.semel("resume", "t")
     assert (again.exit, again.out) == (3, "")
-    assert f"semel resolve {key[:8]} --happened --continue" in again.refusal()
+    assert f"semel resolve {key[:8]} VERDICT --continue" in again.refusal()
 
 
 def test_resume_without_anything_open_says_so(shop: Shop) -> None:

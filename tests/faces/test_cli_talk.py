@@ -141,7 +141,7 @@ def test_no_output_log_or_child_shows_a_key(tmp_path: Path) -> None:
         said += [shop.semel(*words) for words in (("show", "s"), ("tail", "s", "--json"), ("preview", "s"), ("ls",), ("models",))]
         assert server.requests[0].headers["authorization"] == f"Bearer {CANARY}", "the key did travel where it belongs"
     everything = "".join(done.out + done.err for done in said)
-    everything += "".join(path.read_text() for path in shop.state.rglob("*") if path.is_file())
+    everything += "".join(path.read_text(errors="replace") for path in shop.state.rglob("*") if path.is_file())
     assert "SHOP_OPEN=declared" in everything, "what a tool prints is seen by this test"
     assert CANARY not in everything
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx2
 
 from semel.adapters.models.catalog import ModelOptions, build_model
-from semel.adapters.models.openai_chat.decode import BodyDecoder, Decoded
+from semel.adapters.models.decoding import Decoded
+from semel.adapters.models.openai_chat.decode import chat_decoder
 from semel.adapters.models.openai_chat.options import ChatOptions
 from semel.core.values import JSON, AssistantMessage, Bundle, Message, Prompt, ToolSpec, UserMessage
 from semel.ports.model import Answer, Delta, ModelFailed, ModelPort, Request
@@ -192,7 +193,7 @@ def decode(data: bytes, size: int | None = None, options: ChatOptions | None = N
 
 
 def decode_chunks(chunks: Iterable[bytes], options: ChatOptions | None = None) -> tuple[str, Decoded]:
-    decoder = BodyDecoder(options or ChatOptions())
+    decoder = chat_decoder(options or ChatOptions())
     shown = [text for chunk in chunks for text in decoder.feed(chunk)]
     return "".join(shown), decoder.result()
 

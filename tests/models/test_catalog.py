@@ -9,7 +9,6 @@ import pytest
 from models_support import HandClock, ScheduledConnector, VirtualClock, ask, chat_bundle, whole
 
 from semel.adapters.models.catalog import (
-    PROVIDERS,
     ModelOptions,
     build_model,
     check_bundle,
@@ -19,37 +18,59 @@ from semel.adapters.models.catalog import (
     resolve,
     restore_model,
 )
-from semel.adapters.models.openai_chat.options import Price
+from semel.adapters.models.pricing import Price
+from semel.adapters.models.rows import rows
 from semel.core.values import Bundle
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused
 
 NONE = ModelOptions()
+SHIPPED = rows({})
 NAMES = {
-    "openai:gpt-5": ("gpt-5", "https://api.openai.com/v1"),
-    "openrouter:deepseek/deepseek-r1:free": ("deepseek/deepseek-r1:free", "https://openrouter.ai/api/v1"),
-    "deepseek:deepseek-v4-pro": ("deepseek-v4-pro", "https://api.deepseek.com"),
-    "moonshot:kimi-k3": ("kimi-k3", "https://api.moonshot.ai/v1"),
-    "ollama:qwen3:30b": ("qwen3:30b", "http://127.0.0.1:11434/v1"),
-    "vllm:Qwen/Qwen3-30B-A3B": ("Qwen/Qwen3-30B-A3B", "http://127.0.0.1:8000/v1"),
-    "llamacpp:default": ("default", "http://127.0.0.1:8080/v1"),
-    "openai_chat:m@http://127.0.0.1:8000/v1": ("m", "http://127.0.0.1:8000/v1"),
-    "openai_chat:a@b:c@https://llm.example/v1/": ("a@b:c", "https://llm.example/v1"),
-    "openai_chat:m@http://[::1]:8000/v1": ("m", "http://[::1]:8000/v1"),
-    "openai_chat:m@https://LLM.example": ("m", "https://llm.example"),
+    "openai:gpt-5": ("openai_responses", "gpt-5", "https://api.openai.com/v1"),
+    "openai-chat:gpt-5": ("openai_chat", "gpt-5", "https://api.openai.com/v1"),
+    "anthropic:claude-opus-5-5": ("anthropic_messages", "claude-opus-5-5", "https://api.anthropic.com/v1"),
+    "gemini:gemini-3.1-pro-preview": (
+        "gemini",
+        "gemini-3.1-pro-preview",
+        "https://generativelanguage.googleapis.com/v1beta",
+    ),
+    "xai:grok-5": ("openai_responses", "grok-5", "https://api.x.ai/v1"),
+    "meta:muse-spark-1.1": ("openai_responses", "muse-spark-1.1", "https://api.meta.ai/v1"),
+    "gemini:m@http://127.0.0.1:8000/v1beta": ("gemini", "m", "http://127.0.0.1:8000/v1beta"),
+    "anthropic_messages:m@https://llm.example/v1": ("anthropic_messages", "m", "https://llm.example/v1"),
+    "openai_responses:m@https://llm.example/v1": ("openai_responses", "m", "https://llm.example/v1"),
+    "bedrock_converse:a.b:0@https://llm.example": ("bedrock_converse", "a.b:0", "https://llm.example"),
+    "openrouter:deepseek/deepseek-r1:free": ("openai_chat", "deepseek/deepseek-r1:free", "https://openrouter.ai/api/v1"),
+    "deepseek:deepseek-v4-pro": ("openai_chat", "deepseek-v4-pro", "https://api.deepseek.com"),
+    "moonshot:kimi-k3": ("openai_chat", "kimi-k3", "https://api.moonshot.ai/v1"),
+    "ollama:qwen3:30b": ("openai_chat", "qwen3:30b", "http://127.0.0.1:11434/v1"),
+    "vllm:Qwen/Qwen3-30B-A3B": ("openai_chat", "Qwen/Qwen3-30B-A3B", "http://127.0.0.1:8000/v1"),
+    "llamacpp:default": ("openai_chat", "default", "http://127.0.0.1:8080/v1"),
+    "openai_chat:m@http://127.0.0.1:8000/v1": ("openai_chat", "m", "http://127.0.0.1:8000/v1"),
+    "openai_chat:a@b:c@https://llm.example/v1/": ("openai_chat", "a@b:c", "https://llm.example/v1"),
+    "openai_chat:m@http://[::1]:8000/v1": ("openai_chat", "m", "http://[::1]:8000/v1"),
+    "openai_chat:m@https://LLM.example": ("openai_chat", "m", "https://llm.example"),
 }
 
 
 @pytest.mark.parametrize("spec", NAMES)
 def test_a_name_stands_for_a_model_at_an_endpoint(spec):
     bundle = resolve(spec, NONE)
-    assert (bundle.family, bundle.model, bundle.endpoint) == ("openai_chat", *NAMES[spec])
+    assert (bundle.family, bundle.model, bundle.endpoint) == NAMES[spec]
     assert not bundle.endpoint.endswith("/")
 
 
+AWS = {"AWS_REGION": "eu-west-1"}
+
+
 def test_each_provider_has_an_example_that_works():
-    assert all(resolve(row.example, NONE).endpoint == row.base_url for row in PROVIDERS.values())
-    assert len(PROVIDERS) == 7
+    for name, row in SHIPPED.items():
+        bundle = resolve(row.example, NONE, AWS)
+        assert row.example.startswith(f"{name}:")
+        assert (bundle.family, bundle.endpoint) == (row.family, row.url(AWS))
+        assert row.features, name
+    assert len(SHIPPED) == 13
 
 
 @pytest.mark.parametrize(
@@ -57,7 +78,8 @@ def test_each_provider_has_an_example_that_works():
     [
         ("opnai:gpt-5", "did you mean openai:gpt-5"),
         ("ollma:x", "did you mean ollama:"),
-        ("anthropic:claude", "Known are deepseek, llamacpp, moonshot, ollama, openai, openrouter, vllm"),
+        ("claude:opus", "Known are anthropic, bedrock, deepseek, gemini, llamacpp, meta, moonshot, ollama, openai, openai-chat"),
+        ("anthropic_messages:m", "write anthropic_messages:MODEL@https://host/v1"),
         ("gpt-5", "write provider:model"),
         ("openai:", "write provider:model"),
         ("", "write provider:model"),
@@ -130,7 +152,7 @@ def test_this_machine_may_be_spoken_to_without_tls(url):
 )
 def test_an_option_that_cannot_be_used_is_named(raw):
     with pytest.raises(BadSettings):
-        resolve("openai:gpt-5", parse_options(raw))
+        resolve("openai-chat:gpt-5", parse_options(raw))
 
 
 def test_the_same_name_and_options_give_the_same_bundle_bytes():
@@ -140,12 +162,14 @@ def test_the_same_name_and_options_give_the_same_bundle_bytes():
     assert resolve("vllm:m", NONE).options == "{}"
 
 
-def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_the_catalog_says_today(monkeypatch):
+def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_the_catalog_says_today(tmp_path):
     options = parse_options({"max_output_tokens": 7, "body": {"temperature": 0.2}})
     built = build_model("openai:gpt-5", clock=HandClock(), environ={}, options=options)
     stored = msgspec.json.decode(msgspec.json.encode(built.bundle), type=Bundle)
-    monkeypatch.delitem(PROVIDERS, "openai")
-    restored = restore_model(stored, clock=HandClock(), environ={})
+    (tmp_path / "models.toml").write_text('[openai]\nfamily = "gemini"\nbase_url = "https://elsewhere.example/v1"\n')
+    today = {"SEMEL_MODELS": str(tmp_path / "models.toml")}
+    assert resolve("openai:gpt-5", NONE, today).endpoint == "https://elsewhere.example/v1"
+    restored = restore_model(stored, clock=HandClock(), environ=today)
     assert restored.render(ask()) == built.render(ask())
     assert restored.bundle == built.bundle
 
@@ -155,6 +179,8 @@ def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_
     [
         ({"renderer": 99}, "renderer_version_drift"),
         ({"renderer": 0}, "renderer_version_drift"),
+        ({"family": "gemini", "renderer": 2}, "renderer_version_drift"),
+        ({"family": "gemini", "options": '{"dialect":{"auth":"sigv4"}}'}, "frozen_render_config_unverifiable"),
         ({"family": "telepathy"}, "frozen_render_config_unverifiable"),
         ({"options": "not json"}, "frozen_render_config_unverifiable"),
         ({"options": '{"later_field":1}'}, "frozen_render_config_unverifiable"),
@@ -170,8 +196,8 @@ def test_a_bundle_that_would_render_otherwise_is_refused_by_name_before_any_requ
 
 
 def test_good_bundles_pass():
-    for row in PROVIDERS.values():
-        check_bundle(resolve(row.example, NONE))
+    for row in SHIPPED.values():
+        check_bundle(resolve(row.example, NONE, AWS))
 
 
 def test_a_scripted_model_is_restored_from_its_file(tmp_path):
@@ -239,7 +265,8 @@ async def test_a_key_goes_to_the_host_it_belongs_to_and_to_no_other(spec, enviro
     await in_virtual_time(clock, outcome(model, ask()))
     request = connector.requests[0]
     assert request.headers.get("authorization") == sent
-    assert str(request.url) == resolve(spec, NONE).endpoint + "/chat/completions"
+    path = "/responses" if spec == "openai:gpt-5" else "/chat/completions"
+    assert str(request.url) == resolve(spec, NONE).endpoint + path
 
 
 @pytest.mark.anyio

@@ -11,7 +11,8 @@ from models_support import CASES, HandClock, after, ask, outcome
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.script import parse_script
-from semel.adapters.models.script_chat import End, Head, HoldHere, Send, Step, chat_events
+from semel.adapters.models.script_chat import chat_events
+from semel.adapters.models.script_steps import End, Head, HoldHere, Send, Step
 from semel.core.values import Stop, Text, ToolCall, Usage
 from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, ModelPort
 from semel.testing.model_server import ModelServer
@@ -156,12 +157,12 @@ async def test_every_status_keeps_its_class_and_its_exchange_facts():
     script = {"answers": [{"fault": {"kind": "status", "status": status, "body": body}} for status, body, _, _ in STATUSES]}
     checked = 0
     async with ModelServer(script) as server:
-        model = model_at(server.url)
         for index, (status, body, failure, retryable) in enumerate(STATUSES):
+            model = model_at(server.url)  # with a clock of its own, so that no refusal holds up the next request
             _, end = await outcome(model, after(index))
+            await model.close()
             assert (end.failure, end.retryable, end.exchange.http_status) == (failure, retryable, status), (status, body, end)
             checked += 1
-        await model.close()
     assert checked == 22
 
 
@@ -175,6 +176,8 @@ async def test_the_servers_word_on_when_to_try_again_is_carried():
         model = model_at(server.url)
         _, busy = await outcome(model, after(0))
         assert (busy.retry_after_ms, busy.retryable, busy.exchange.request_id) == (7000, True, "req_1")
+        await model.close()
+        model = model_at(server.url)
         _, odd = await outcome(model, after(1))
         assert (odd.failure, odd.retryable) == (FailureClass.INVALID_REQUEST, True)
         await model.close()

@@ -137,12 +137,15 @@ async def test_a_fault_strikes_as_often_as_the_script_says_and_then_the_answer_c
     async with ModelServer(script) as server:
         path = tmp_path / "s.json"
         path.write_text(json.dumps(script))
-        model = model_at(server.url) if where == "over HTTP" else build_model(f"scripted:{path}", clock=HandClock(), environ={})
+        scripted = build_model(f"scripted:{path}", clock=HandClock(), environ={})
         for index, (_, failure) in enumerate(FAULTS):
-            ends = [(await outcome(model, after(index)))[1] for _ in range(3)]
+            ends = []
+            for _ in range(3):
+                model = model_at(server.url) if where == "over HTTP" else scripted
+                ends.append((await outcome(model, after(index)))[1])
+                await model.close()
             assert [end.failure for end in ends[:2]] == [failure, failure]
             assert isinstance(ends[2], Answer)
-        await model.close()
 
 
 @pytest.mark.anyio
@@ -299,7 +302,7 @@ def test_a_port_that_is_taken_is_an_error_of_the_caller():
 async def test_recorded_streams_served_over_http_decode_as_from_bytes(name):
     from models_support import decode
 
-    from semel.adapters.models.script_chat import End, Head, Send
+    from semel.adapters.models.script_steps import End, Head, Send
 
     data = (FIXTURES / "openai_chat" / f"{name}.response.sse").read_bytes()
     steps = [Head(status=200, headers={"content-type": "text/event-stream; charset=utf-8"}), Send(body=data), End()]

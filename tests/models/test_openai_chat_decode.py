@@ -3,21 +3,18 @@
 import json
 from collections.abc import Callable
 
-import msgspec
 import pytest
-from models_support import CASES, CHAT, decode, decode_chunks, pieces
+import wire_support
+from models_support import CASES, CHAT, decode, decode_chunks
 
 from semel.adapters.models import sse
-from semel.adapters.models.openai_chat import decode as decode_module
-from semel.adapters.models.openai_chat import errors
-from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
-from semel.adapters.models.openai_chat.options import ChatOptions, Dialect, Price
+from semel.adapters.models.decoding import JSON_BODY_BYTES_MAX, Undecodable
+from semel.adapters.models.openai_chat.options import ChatOptions, Dialect
+from semel.adapters.models.openai_errors import OPENAI_ERRORS
+from semel.adapters.models.pricing import Price
 from semel.core.values import Money, Opaque, Stop, Text, ToolCall, Usage
 from semel.ports.model import FailureClass
 
-EXPECTED = json.loads((CHAT / "expected.json").read_text())
-STREAMS = sorted(path.relative_to(CHAT).as_posix() for path in CHAT.rglob("*.sse"))
-LENIENT = ChatOptions(dialect=Dialect(done_required=False))
 SIZES = (1, 7, None)
 
 
@@ -25,46 +22,9 @@ def stream(name: str) -> bytes:
     return (CHAT / name).read_bytes()
 
 
-def row_of(data: bytes, size: int | None, options: ChatOptions | None = None) -> dict:
-    """What a body decodes to, in the words of expected.json."""
-    try:
-        _, answer = decode(data, size, options)
-    except Undecodable as problem:
-        failure = errors.class_of(200, problem.error) if problem.error else problem.failure
-        return {"outcome": "interrupted"} if failure is FailureClass.INTERRUPTED else {"outcome": "error", "class": str(failure)}
-    row = {
-        "outcome": "completed",
-        "stop": str(answer.stop),
-        "text": "".join(b.text for b in answer.blocks if isinstance(b, Text)),
-    }
-    row["calls"] = [[b.id, b.name, json.loads(b.arguments)] for b in answer.blocks if isinstance(b, ToolCall)]
-    row["opaque"] = [b.format for b in answer.blocks if isinstance(b, Opaque)]
-    row["usage"] = {name: count for name, count in msgspec.to_builtins(answer.usage).items() if count is not None}
-    return row
-
-
-def agrees(row: dict, expected: dict) -> bool:
-    for name, value in expected.items():
-        if name == "note":
-            continue
-        got = len(row["calls"]) if name == "calls" and isinstance(value, int) else row.get(name)
-        if got != value:
-            return False
-    return True
-
-
-def test_every_stream_with_a_row_decodes_to_it_at_every_chunk_size():
-    checked = 0
-    for name, expected in EXPECTED.items():
-        for size in SIZES:
-            if expected["outcome"] == "policy":
-                assert row_of(stream(name), size) == {"outcome": "interrupted"}
-                assert agrees(row_of(stream(name), size, LENIENT), {"outcome": "completed", "text": "Héllo\u2028🌧"})
-            else:
-                assert agrees(row_of(stream(name), size), expected), (name, size, row_of(stream(name), size))
-            checked += 1
-    print(f"{checked // 3} streams of expected.json at 3 chunk sizes")
-    assert checked == 3 * 15
+def row_of(data: bytes, size: int | None) -> dict:
+    row = wire_support.row_of("openai_chat", data, size)
+    return {**row, "opaque": [block.format for block in row.get("opaque", ())]}
 
 
 def test_the_divergent_streams_without_a_row_mean_what_the_plain_one_means():
@@ -84,51 +44,6 @@ def test_the_divergent_streams_without_a_row_mean_what_the_plain_one_means():
     assert (vllm["text"], vllm["opaque"], vllm["usage"]) == ("ok", ["reasoning"], small)
     ollama = row_of(stream("divergent/ollama_whole_calls_same_chunk.sse"), 7)
     assert [call[2]["city"] for call in ollama["calls"]] == ["Paris", "Zürich"]
-
-
-def test_every_stream_of_the_family_is_covered():
-    without_row = {f"divergent/{name}.sse" for name in (
-        "azure_empty_first_choices", "crlf", "double_done", "no_space_after_data", "usage_on_finish_chunk", "usage_every_chunk",
-        "kimi_ids", "vllm_reasoning_field", "ollama_whole_calls_same_chunk",
-    )}  # fmt: skip
-    assert set(STREAMS) == set(EXPECTED) | without_row
-    assert len(STREAMS) == 24
-
-
-def test_an_answer_is_the_same_wherever_its_stream_is_cut_into_chunks():
-    for name in STREAMS:
-        data = stream(name)
-        assert len({json.dumps(row_of(data, size), sort_keys=True) for size in (1, 2, 3, 7, 64, None)}) == 1, name
-
-
-def test_no_prefix_of_a_stream_is_an_answer():
-    """The terminal rule: whatever byte a connection breaks at, nothing is taken for complete before the end of [DONE]."""
-    checked = 0
-    for name in ("text.response.sse", "tools.response.sse", "thinking_openrouter.response.sse"):
-        data = stream(name)
-        done = data.index(b"data: [DONE]") + len(b"data: [DONE]\n\n")
-        for size in range(done):
-            assert row_of(data[:size], None) == {"outcome": "interrupted"}, (name, size)
-            checked += 1
-        assert row_of(data[:done], None)["outcome"] == "completed"
-    print(f"{checked} prefixes, none of them an answer")
-    assert checked == 5982
-
-
-class Trusting(BodyDecoder):
-    """Planted fault: the end of the body ends the answer."""
-
-    def result(self):
-        return self._answer.decoded()
-
-
-def test_a_decoder_without_the_terminal_rule_is_caught():
-    """Negative control: it takes the call of the truncated stream for complete."""
-    decoder = Trusting(ChatOptions())
-    for chunk in pieces(stream("truncated.response.sse"), 7):
-        list(decoder.feed(chunk))
-    assert [block.arguments for block in decoder.result().blocks] == ['{"city":"Paris"}']
-    assert row_of(stream("truncated.response.sse"), 7) == {"outcome": "interrupted"}
 
 
 B13 = {
@@ -254,7 +169,7 @@ FAILURES: list[tuple[str, Callable[[], bytes], FailureClass]] = [
     ("comments only", lambda: b": wait\n\n: wait\n\n", FailureClass.INTERRUPTED),
     ("too deep", lambda: b"data: " + b"[" * 200_000 + b"\n\n", FailureClass.INTERRUPTED),
     ("an event too large", lambda: b"data: " + b"x" * (sse.EVENT_BYTES_MAX + 1), FailureClass.MALFORMED_OUTPUT),
-    ("a document too large", lambda: b"{" + b" " * decode_module.JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
+    ("a document too large", lambda: b"{" + b" " * JSON_BODY_BYTES_MAX, FailureClass.MALFORMED_OUTPUT),
     ("white space", lambda: b"\r\n \n", FailureClass.INTERRUPTED),
     ("huge number", lambda: b'data: {"choices":[],"x":' + b"9" * 5_000 + b"}\n\n", FailureClass.INTERRUPTED),
 ]
@@ -267,7 +182,7 @@ def test_what_is_no_answer_has_a_class(name, make, failure):
             continue  # millions of small chunks prove nothing more
         with pytest.raises(Undecodable) as caught:
             decode(make(), size)
-        found = errors.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
+        found = OPENAI_ERRORS.class_of(200, caught.value.error) if caught.value.error else caught.value.failure
         assert found is failure
 
 

@@ -1,4 +1,4 @@
-"""The adapter against a chat completions server that nobody here wrote: npm's aimock."""
+"""Our adapters against a model server that nobody here wrote, in five wire formats: npm's aimock."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from models_support import HandClock, ask, outcome
 
 from semel import Agent, Completed, Runtime, tool
 from semel.adapters.models.catalog import build_model
-from semel.core.values import AssistantMessage, Stop, Text, ToolCall, ToolMessage
+from semel.core.values import AssistantMessage, Opaque, Stop, Text, ToolCall, ToolMessage
 from semel.ports.model import FailureClass
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def peer() -> Iterator[str]:
     """The origin of a running aimock. A machine that cannot have one says so in the summary."""
     try:
@@ -27,37 +27,53 @@ def peer() -> Iterator[str]:
         running.__exit__(None, None, None)
 
 
+BASES = {
+    "openai_chat": "/v1",
+    "openai_responses": "/v1",
+    "anthropic_messages": "/v1",
+    "gemini": "/v1beta",
+    "bedrock_converse": "",
+}
+# What the peer gets wrong, expected here so that its repair would be noticed: the reason that it gives for Gemini's calls, and
+# counts of zero everywhere but in chat completions.
+STOPS = {"gemini": (Stop.OTHER, "FUNCTION_CALL")}
+COUNTS_TOKENS = {"openai_chat"}
+
+
 @pytest.mark.anyio
 @pytest.mark.timeout(240)
-async def test_a_turn_with_two_parallel_tool_calls_over_a_real_peers_chat_endpoint(peer):
-    model = build_model(f"openai_chat:m@{peer}/v1", clock=HandClock(), environ={})
-    first = model.render(ask("Weather in two cities?"))
-    shown, answer = await outcome(model, first)
-    assert "".join(shown) == "I look both up. "
-    assert len(shown) > 1
-    assert answer.stop is Stop.TOOL_USE
-    assert answer.blocks == (
-        Text(text="I look both up. "),
-        ToolCall(id="call_paris", name="get_weather", arguments='{"city":"Paris"}'),
-        ToolCall(id="call_zurich", name="get_weather", arguments='{"city":"Zürich"}'),
-    )
-    assert answer.usage.input > 0
-    assert answer.usage.output > 0
+async def test_two_turns_with_parallel_tool_calls_in_five_formats(peer):
     results = (ToolMessage(tool_call_id="call_paris", text="18C"), ToolMessage(tool_call_id="call_zurich", text="12C"))
-    second = model.render(ask("Weather in two cities?", AssistantMessage(blocks=answer.blocks), *results))
-    _, final = await outcome(model, second)
-    assert (final.stop, final.blocks) == (Stop.END_TURN, (Text(text="18C in Paris, 12C in Zürich 🌧."),))
-    _, refused = await outcome(model, ask("Something it has no answer to"))
-    assert refused.failure in (FailureClass.INVALID_REQUEST, FailureClass.OVERLOADED)
-    await model.close()
+    for family, base in BASES.items():
+        model = build_model(f"{family}:m@{peer}{base}", clock=HandClock(), environ={})
+        try:
+            shown, answer = await outcome(model, ask("Weather in two cities?"))
+            assert "".join(shown) == "I look both up. "
+            assert len(shown) > 1
+            assert (answer.stop, answer.raw_stop) == STOPS.get(family, (Stop.TOOL_USE, answer.raw_stop))
+            assert [block for block in answer.blocks if not isinstance(block, Opaque)] == [
+                Text(text="I look both up. "),
+                ToolCall(id="call_paris", name="get_weather", arguments='{"city":"Paris"}'),
+                ToolCall(id="call_zurich", name="get_weather", arguments='{"city":"Zürich"}'),
+            ]
+            assert bool(answer.usage.input and answer.usage.output) is (family in COUNTS_TOKENS)
+            _, final = await outcome(model, ask("Weather in two cities?", AssistantMessage(blocks=answer.blocks), *results))
+            said = [block for block in final.blocks if not isinstance(block, Opaque)]
+            assert (final.stop, said) == (Stop.END_TURN, [Text(text="18C in Paris, 12C in Zürich 🌧.")])
+            _, refused = await outcome(model, ask("Something it has no answer to"))
+            assert refused.failure in (FailureClass.INVALID_REQUEST, FailureClass.OVERLOADED), family
+        finally:
+            await model.close()
     async with httpx2.AsyncClient(trust_env=False) as client:
         journal = (await client.get(f"{peer}/__aimock/journal")).json()
-    assert len(journal) == 3
+    print(f"{len(journal)} requests at the peer")
+    assert len(journal) == 3 * len(BASES)  # this test is the first of the module
 
 
 @pytest.mark.anyio
 @pytest.mark.timeout(240)
-async def test_a_whole_run_with_two_parallel_tool_calls_against_the_real_peer(peer, tmp_path):
+@pytest.mark.parametrize("family", BASES)
+async def test_a_whole_run_with_two_parallel_tool_calls_against_the_real_peer(family, peer, tmp_path):
     asked: list[str] = []
 
     @tool(effect="read")
@@ -66,7 +82,9 @@ async def test_a_whole_run_with_two_parallel_tool_calls_against_the_real_peer(pe
         asked.append(city)
         return {"Paris": "18C", "Zürich": "12C"}[city]
 
-    agent = Agent("weather", model=f"openai_chat:m@{peer}/v1", instructions="You look up the weather.", tools=[get_weather])
+    agent = Agent(
+        "weather", model=f"{family}:m@{peer}{BASES[family]}", instructions="You look up the weather.", tools=[get_weather]
+    )
     async with Runtime(tmp_path, agents=[agent]) as runtime:
         run = await runtime.session("s", agent=agent).send("Weather in two cities?")
         pieces = [piece async for piece in run.text()]
@@ -75,8 +93,7 @@ async def test_a_whole_run_with_two_parallel_tool_calls_against_the_real_peer(pe
     assert result.output == "18C in Paris, 12C in Zürich 🌧."
     assert sorted(asked) == ["Paris", "Zürich"]
     assert "".join(pieces) == "I look both up. 18C in Paris, 12C in Zürich 🌧."
-    assert result.usage.input
-    assert result.usage.output
+    assert bool(result.usage.input and result.usage.output) is (family in COUNTS_TOKENS)
 
 
 def test_a_machine_without_the_peer_says_so_in_the_summary(pytester_run):

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from models_support import CASES, FIXTURES
 
-from semel.adapters.models.openai_chat.errors import body_error, failed
+from semel.adapters.models.openai_errors import OPENAI_ERRORS, refusal
 from semel.adapters.models.retry_after import LONGEST_MS, http_date_ms, retry_after_ms
+from semel.adapters.models.server_error import failed
 from semel.ports.model import Exchange, FailureClass
 
 TABLE = json.loads((FIXTURES / "retry_after_cases.json").read_text())
@@ -54,15 +55,37 @@ def test_the_header_forms_of_b32():
     assert passed == 13
 
 
+def told(status, body: bytes, headers: dict, now_ms: int):
+    error, exchange = refusal(status, headers, body), Exchange(http_status=status)
+    return failed(error, exchange, table=OPENAI_ERRORS, where="s", headers=headers, now_ms=now_ms)
+
+
 def test_the_statuses_and_the_body_of_b32():
     busy, final, quota = (case for case in B32 if "status" in case)
-    error = failed(body_error(b"{}"), Exchange(http_status=busy["status"]), where="s", headers=busy["h"], now_ms=B32_NOW_MS)
+    error = told(busy["status"], b"{}", busy["h"], B32_NOW_MS)
     assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.OVERLOADED, True, None)
-    error = failed(body_error(b"{}"), Exchange(http_status=final["status"]), where="s", headers=final["h"], now_ms=B32_NOW_MS)
+    error = told(final["status"], b"{}", final["h"], B32_NOW_MS)
     assert (error.failure, error.retryable) == (FailureClass.RATE_LIMIT, False)
     body, before_ms = json.dumps(quota["body"]).encode(), 1764590000_000 - 86_400_000
-    error = failed(body_error(body), Exchange(http_status=quota["status"]), where="s", headers={}, now_ms=before_ms)
+    error = told(quota["status"], body, {}, before_ms)
     assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.QUOTA_EXHAUSTED, False, 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "wait_ms"),
+    [
+        ("Please try again in 6.57s.", 6570),
+        ("try again in 20ms", 20),
+        ("try again in 0.0001s", 1),
+        ("try again in 3 minutes", None),
+        ("try again in 99999999999s", None),
+        ("try again later", None),
+    ],
+)
+def test_the_words_of_a_message_are_the_last_resort(words, wait_ms):
+    body = json.dumps({"error": {"message": words, "code": "rate_limit_exceeded"}}).encode()
+    assert told(429, body, {}, 0).retry_after_ms == wait_ms
+    assert told(429, body, {"retry-after": "7"}, 0).retry_after_ms == 7000
 
 
 def test_a_hint_is_never_shortened():

@@ -8,8 +8,9 @@ import pytest
 from models_support import HandClock, ask, outcome
 
 from semel.adapters.models.catalog import ModelOptions, build_model
-from semel.adapters.models.endpoint import key_from, parse_endpoint
-from semel.adapters.models.script_chat import End, Head, Send
+from semel.adapters.models.endpoint import parse_endpoint
+from semel.adapters.models.keys import Outgoing, key_from
+from semel.adapters.models.script_steps import End, Head, Send
 from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
 from semel.testing.model_server import ModelServer
@@ -50,15 +51,15 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_an_error(caplo
 
     shown: list[str] = []
     async with ModelServer(reply) as server:
-        model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
         for _ in wrong:
+            model = build_model(f"openai_chat:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=OPTIONS)
             _, end = await outcome(model, ask(PROMPT_CANARY))
+            await model.close()
             assert isinstance(end, ModelFailed)
             shown += [str(end), repr(end), repr(end.exchange), str(end.provider_code), "".join(traceback.format_exception(end))]
             assert end.__cause__ is None
         assert server.requests[0].headers["authorization"] == f"Bearer {CANARY}"
         shown += [repr(vars(part)) for part in (model, model._transport)] + [repr(model), repr(model.bundle)]
-        await model.close()
     text = "\n".join(shown) + caplog.text
     print(f"{len(wrong)} failures, {len(shown)} texts")
     assert len(wrong) == 147
@@ -145,6 +146,6 @@ async def test_a_key_source_that_fails_is_told_by_kind_only():
 async def test_a_key_is_refused_to_another_host():
     key = key_from({"K": CANARY}, "K", parse_endpoint("https://one.example/v1"), optional=False)
     with pytest.raises(BadSettings, match=r"for one\.example, not for two\.example") as caught:
-        await key.headers(parse_endpoint("https://two.example/v1"))
+        await key.headers(Outgoing(endpoint=parse_endpoint("https://two.example/v1"), path="/x", body=b"", headers={}))
     assert CANARY not in str(caught.value)
     assert repr(key) == "ApiKey(K for one.example)"

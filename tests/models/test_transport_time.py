@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from models_support import (
@@ -18,7 +16,6 @@ from models_support import (
     whole,
 )
 
-import semel.adapters.models
 from semel.adapters.models.catalog import ModelOptions
 from semel.adapters.models.deadline import Ledger, Limits
 from semel.adapters.models.transport import HttpExchange
@@ -301,21 +298,3 @@ async def test_reading_a_key_that_hangs_is_under_the_limits_too():
     model = build_model("openai:gpt-5", clock=clock, environ={}, key=hang, connector=ScheduledConnector(clock, silent))
     _, end = await in_virtual_time(clock, outcome(model, ask()))
     assert end.failure is FailureClass.UNREACHABLE
-
-
-def test_only_one_function_makes_timers_for_models():
-    """A structural scan (X11): every wait of the package is on the injected clock, and every timer is `deadline.timer`."""
-    makers = re.compile(r"\.sleep\(|call_later|call_at|asyncio\.timeout|wait_for|fail_after|move_on_after|timeout=(?!None)")
-    found = {
-        f"{path.name}:{line.strip()}"
-        for path in Path(semel.adapters.models.__file__).parent.rglob("*.py")
-        for line in path.read_text().splitlines()
-        if makers.search(line)
-    }
-    assert found == {
-        "deadline.py:await clock.sleep(max(0.0, seconds) + _LATE_SECONDS)",
-        # The scripted model plays the part of a server: these are its waits, not limits.
-        "scripted.py:await self._clock.sleep(step.ms / 1000)",
-        "scripted.py:await self._clock.sleep((limit or 0) / 1000)",
-        "scripted.py:await self._clock.sleep(_POLL_SECONDS)",
-    }

@@ -10,6 +10,7 @@ from semel.adapters.file.root import Root
 from semel.adapters.file.store import FileStore
 from semel.adapters.memory.store import Medium, MemoryFloor, MemoryStore
 from semel.adapters.system import SystemClock
+from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Point  # noqa: F401  re-exported for the tests
 from semel.ports.log import SessionStore
 from semel.testing.conformance import KNOWN
@@ -20,8 +21,8 @@ class MemoryBench:
     def __init__(self) -> None:
         self.medium = Medium()
 
-    def process(self) -> MemoryStore:
-        return MemoryStore(SystemClock(), known=KNOWN, medium=self.medium)
+    def process(self, ceiling_bytes: int = CEILING_BYTES) -> MemoryStore:
+        return MemoryStore(SystemClock(), known=KNOWN, medium=self.medium, ceiling_bytes=ceiling_bytes)
 
     def end(self, store: SessionStore) -> None:
         assert isinstance(store, MemoryStore)
@@ -48,9 +49,9 @@ class FileBench:
         self.disks: dict[int, FaultyDisk] = {}
         self.last: FaultyDisk | None = None
 
-    def process(self) -> FileStore:
-        disk = FaultyDisk(locks=self.locks)
-        store = FileStore(self.root, SystemClock(), known=KNOWN, disk=disk, inline_sync=self.inline)
+    def process(self, ceiling_bytes: int = CEILING_BYTES) -> FileStore:
+        disk, clock = FaultyDisk(locks=self.locks), SystemClock()
+        store = FileStore(self.root, clock, known=KNOWN, disk=disk, inline_sync=self.inline, ceiling_bytes=ceiling_bytes)
         self.disks[id(store)] = self.last = disk
         return store
 

@@ -123,10 +123,10 @@ def test_what_is_no_feature_name_is_refused_before_anything_is_touched(root: Pat
     assert not root.exists()
 
 
-def test_processes_that_raise_at_once_lose_no_name_and_keep_one_lock_file(root: Path) -> None:
+def test_eight_processes_that_raise_at_once_lose_no_name_and_keep_one_lock_file(root: Path) -> None:
     floor_at(root).raise_to(["first/v1"])
     lock = (root / "wal-feature-floor.lock").stat().st_ino
-    names = [[f"p{number}-{name}/v1" for name in range(12)] for number in range(4)]
+    names = [[f"p{number}-{name}/v1" for name in range(6)] for number in range(8)]
     with ExitStack() as stack:
         for raiser in [stack.enter_context(process("raiser", root, *mine)) for mine in names]:
             assert raiser.hear()

@@ -20,9 +20,9 @@ from semel.core.frame import (
     proven_behind,
     scan,
     synced_upto,
-    verified,
     witnessed,
 )
+from semel.core.reading import verified
 from semel.core.tail import NEWER_WRITER
 from semel.errors import AppendRefused, LogDamaged, NewerWriter
 from semel.ports.log import Payload

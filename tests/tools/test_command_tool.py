@@ -138,7 +138,7 @@ def test_the_table_of_an_agent_file_becomes_the_spec() -> None:
     ).spec
     assert (found.effect, found.reconciles, found.timeout_ms) == (Effect.IDEMPOTENT, True, 30_000)
     assert (found.sequential, found.interruptible) == (True, False)
-    assert found.description == "Runs ./refund '{order_id}' '{cents}'"
+    assert found.description == "Runs refund"
     assert json.loads(found.parameters) == {
         "type": "object",
         "properties": {"order_id": {"type": "string"}, "cents": {"type": "integer"}},

@@ -97,11 +97,11 @@ def before_sending(
     records += [
         ToolRerun(call_key=batch.calls[at].planned.call_key, n=batch.calls[at].reruns + 1) for at in sending if at in reruns
     ]
-    records += [_intent(run.step, batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
+    records += [intent_of(run.step, batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
     return tuple(records)
 
 
-def _intent(step: Step | None, batch: Batch, call: CallState) -> ToolDispatchIntent:
+def intent_of(step: Step | None, batch: Batch, call: CallState) -> ToolDispatchIntent:
     """An intent; it repeats the arguments only where a person changed them."""
     planned = call.planned
     approval = step.approval(planned.ordinal) if step is not None else None

@@ -4,8 +4,8 @@ A cancel is a record first; what follows depends on what is under way, which the
 and `seal` do the rest.
 """
 
-from semel.core.closing import seal
 from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking, UnderWay
+from semel.core.ending import seal
 from semel.core.records import RunCancelRequested
 from semel.core.state import Run, Session
 

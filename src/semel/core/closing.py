@@ -1,103 +1,87 @@
-"""How a run is closed where nothing is under way: its terminal alone, what it waits for, a batch that never began (P25, P28)."""
+"""How a run ends whose log is full: what may be kept is kept, the rest is told in notices, and nothing more leaves (W12, HAZ2).
 
-from msgspec.structs import replace
+Nothing is decided here that a crash would decide otherwise: a call that may have left and has not come back is unknown.
+"""
 
-from semel.core.batch_records import close_turn, terminals
-from semel.core.calls import Approval, Batch, CallState, Step
-from semel.core.effects import Decision
-from semel.core.keys import batch_id_of, call_key_of
-from semel.core.outcomes import RefusalReason, refuse
-from semel.core.plan import declined
-from semel.core.records import (
-    ApprovalResolved,
-    PlannedCall,
-    Record,
-    Refused,
-    RunFinished,
-    ToolBatchStarted,
-)
-from semel.core.settle import STOPPED, end_of, settle
+from collections.abc import Iterator
+
+from semel.core.batch_records import arrived, deferred, stand_ins
+from semel.core.calls import Batch, Step
+from semel.core.ceiling import SESSION_TOO_LARGE, bounded_news
+from semel.core.effects import Answered, CameBack, Decision, Outcome
+from semel.core.ending import close_unstarted
+from semel.core.outcomes import Outcome as CallOutcome
+from semel.core.records import Failure, Record, RunFinished, TurnFinished
+from semel.core.settle import close_out, crashed, end_of, settle
+from semel.core.standing import doubtful, is_sequential
 from semel.core.state import Run, Session
 from semel.core.turn import finish
-from semel.core.values import ToolCall, digest_text
-from semel.errors import must, need
+from semel.core.values import Usage, add_usage
+from semel.errors import need
 
 
-def new_batch(state: Session, run: Run, step: Step, planned: tuple[PlannedCall, ...]) -> Batch:
-    """The batch of a step as it begins."""
-    batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
-    return Batch(batch_id=batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in planned))
+def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | None) -> Iterator[Decision]:
+    """Decisions instead of one that did not fit, from the one that keeps most to the one that always fits.
 
-
-def batch_started(run: Run, batch: Batch) -> ToolBatchStarted:
-    """The durable plan."""
-    calls = tuple(call.planned for call in batch.calls)
-    return ToolBatchStarted(run_id=run.run_id, batch_id=batch.batch_id, step_id=batch.step_id, planned_calls=calls)
-
-
-def close_unstarted(state: Session, run: Run, step: Step, end: RunFinished, *, head: tuple[Record, ...] = ()) -> Decision:
-    """Every call planned as refused, with its terminal, the markers, and the end of the run: one write.
-
-    Each is planned as refused, so that no prefix of the write reads as a call that may still be dispatched. Open approvals are
-    closed.
+    `outcome` is what came back, None at the start of a resume; `doubt` as in `settle`, None for what the log cannot rule out.
     """
-    closed = tuple(_cancelled(approval) for approval in step.approvals if approval.resolved is None)
-    step = replace(step, approvals=tuple(_answered(approval, closed) for approval in step.approvals))
-    run = replace(run, step=step)
-    calls = step.answer.calls if step.answer is not None else ()
-    batch = new_batch(state, run, step, tuple(_planned(state, run, step, at, call) for at, call in enumerate(calls)))
-    records = (batch_started(run, batch), *terminals(run, batch, {}), *close_turn(run, batch), end)
-    return Decision(records=(*head, *closed, *records))
+    run = need(state.run, "only an open run is closed")
+    step = run.step
+    if step is not None and step.batch is not None and step.finished and step.batch.unknown:
+        yield Decision(records=(end_of(run, step.batch),))
+        return
+    if step is None or step.finished or step.answer is None:
+        yield Decision(records=(_too_large(run, _usage_with(run, outcome)),))
+        return
+    batch = step.batch
+    if batch is None and not step.answer.calls:
+        yield Decision(records=(_turn_finished(run, step), _too_large(run, run.usage)))
+        return
+    if batch is not None and batch.finished:
+        end = () if batch.unknown else (_too_large(run, run.usage),)
+        yield Decision(records=(_turn_finished(run, step), *end))  # with an unknown call the terminal is alone (P28)
+        return
+    if batch is None:
+        yield close_unstarted(state, run, step, _too_large(run, run.usage))
+        return
+    came = outcome if isinstance(outcome, CameBack) else CameBack(settled={})
+    yield from _of_open_batch(state, run, batch, came, lost=doubtful(run, batch) if doubt is None else doubt)
 
 
-def _cancelled(approval: Approval) -> ApprovalResolved:
-    asked = approval.asked
-    return ApprovalResolved(
-        run_id=asked.run_id,
-        step_id=asked.step_id,
-        ordinal=asked.ordinal,
-        tool_call_id=asked.tool_call_id,
-        call_key=asked.call_key,
-        decision="cancelled",
-        args_digest=asked.args_digest,
-    )
+def _of_open_batch(state: Session, run: Run, batch: Batch, came: CameBack, *, lost: frozenset[int]) -> Iterator[Decision]:
+    """Close the batch with as many whole results as there is room for; while calls are out, only what came back is settled."""
+    while True:
+        natural = settle(state, run, batch, news=came, doubt=lost)
+        yield Decision(records=_closed(run, batch, came, lost)) if natural.effects else natural
+        smaller = bounded_news(came)
+        if smaller is None:
+            return
+        came = smaller
 
 
-def _answered(approval: Approval, closed: tuple[ApprovalResolved, ...]) -> Approval:
-    own = next((record for record in closed if record.ordinal == approval.asked.ordinal), None)
-    return approval if own is None else replace(approval, resolved=own)
+def _closed(run: Run, batch: Batch, came: CameBack, doubt: frozenset[int]) -> tuple[Record, ...]:
+    known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None}
+    known |= came.settled | stand_ins(came)
+    known |= {at: crashed(run, batch, at) for at in doubt if at not in known}
+    unknown = any(settled.outcome is CallOutcome.UNKNOWN for settled in known.values())
+    held = arrived(batch, CameBack(held=came.held), sequential=is_sequential(run, batch))
+    end = () if unknown else (_too_large(run, run.usage),)
+    return (*held, *deferred(batch, came), *close_out(run, batch, known), *end)
 
 
-def _planned(state: Session, run: Run, step: Step, ordinal: int, call: ToolCall) -> PlannedCall:
-    approval = step.approval(ordinal)
-    answer = approval.resolved if approval is not None else None
-    refusal = declined(answer) if answer is not None and answer.decision != "approved" else refuse(RefusalReason.RUN_CLOSED)
-    return PlannedCall(
-        ordinal=ordinal,
-        tool_call_id=call.id,
-        call_key=call_key_of(state.lineage, run.run_id, step.step_id, ordinal),
-        tool=call.name,
-        args_digest=digest_text(call.arguments) if answer is None else answer.args_digest,
-        refused=Refused(reason=str(refusal.reason), message=refusal.message),
-    )
+def _turn_finished(run: Run, step: Step) -> Record:
+    return TurnFinished(run_id=run.run_id, step_id=step.step_id)
 
 
-def seal(state: Session, *, stop: bool = False) -> Decision:
-    """What follows when nothing is under way and nothing came back.
+def _too_large(run: Run, usage: Usage) -> RunFinished:
+    why = Failure(kind="semel", code=SESSION_TOO_LARGE, message="the log of this session is full; start a new session")
+    return finish(run, "error", usage, why)
 
-    Barrier 2 of an interrupted run: its terminal, alone (P28). For a run that is to end, the close-out of what it waits for; no
-    boundary of a step comes before a held result or an approval, so both ways of cancelling close at once (R44). For one that
-    waits otherwise, nothing.
-    """
-    run = need(state.run, "only an open run is sealed")
-    step = need(run.step, "only a run with a step is sealed")
-    end = finish(run, "cancelled", run.usage) if run.aborting else finish(run, "max_steps", run.usage, STOPPED)
-    ends = run.aborting or stop
-    if step.answer is None:
-        return Decision(records=(end,)) if ends else Decision()
-    if step.answer.calls and step.batch is None:
-        return close_unstarted(state, run, step, end) if ends else Decision()
-    if step.batch is not None and not step.batch.finished:
-        return settle(state, run, step.batch, closing=True, stop=stop and not run.aborting) if ends else Decision()
-    must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
-    return Decision(records=(end_of(run, need(step.batch, "an unknown call is of a batch")),))
+
+def _usage_with(run: Run, outcome: Outcome | None) -> Usage:
+    """An answer that is not kept was paid for all the same; one in another currency cannot be added."""
+    if not isinstance(outcome, Answered):
+        return run.usage
+    ours, theirs = run.usage.cost, outcome.usage.cost
+    same = ours is None or theirs is None or ours.currency == theirs.currency
+    return add_usage(run.usage, outcome.usage) if same else run.usage

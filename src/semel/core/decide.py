@@ -10,8 +10,8 @@ from semel.core.answer import with_answer
 from semel.core.approve import answer_approval, expire_approvals
 from semel.core.calls import Step
 from semel.core.cancel import cancel, stop_waiting
-from semel.core.closing import close_unstarted, seal
 from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
+from semel.core.ending import close_unstarted, seal
 from semel.core.history import supply_history
 from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.late import deliver_result
@@ -34,7 +34,6 @@ from semel.core.records import (
     ToolSet,
     TurnFinished,
 )
-from semel.core.reserve import admits, too_large
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
@@ -42,7 +41,6 @@ from semel.core.values import AssistantMessage, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
-    "admits",
     "after_answer",
     "answer_approval",
     "cancel",
@@ -62,7 +60,6 @@ __all__ = [
     "send",
     "stop_waiting",
     "supply_history",
-    "too_large",
 ]
 
 

@@ -124,7 +124,10 @@ class ExchangeFailed(Frozen, frozen=True, kw_only=True):
 
 
 class Deferral(Frozen, frozen=True, kw_only=True):
-    """A call that settles with a stand-in: its result comes later under `handle`, which no other call of the session has."""
+    """A call that settles with a stand-in: its result comes later under `handle`, which no other call of the session has.
+
+    A handle has 200 characters at most: the ceiling counts on it.
+    """
 
     handle: str
     text: str

@@ -45,10 +45,11 @@ from semel.core.records import (
     ToolNoDispatch,
     ToolResult,
 )
-from semel.core.values import AssistantMessage, Media, Opaque, TextWithState
+from semel.core.values import STATE_OF_TEXT, AssistantMessage, Opaque
 
 EARLY_RETURN = "early-return/v1"
 OPENROUTER_FORMAT = "reasoning_details"
+TEXT_STATE_FORMATS = STATE_OF_TEXT | {"gemini.part"}  # the last is a whole part, such as a signature with an empty text
 OPENROUTER_ECHO = "open_router_details"
 
 Test = Callable[[Any], bool]
@@ -103,14 +104,13 @@ def _blocks(record: Any) -> Iterator[object]:
 
 
 def _media(record: Any) -> bool:
-    """Any ordered parts, whatever is in them, or a reference to media (M5)."""
-    return any(getattr(content, "parts", ()) for content in _contents(record)) or any(
-        isinstance(block, Media) for block in _blocks(record)
-    )
+    """Any ordered parts, whatever is in them (M5)."""
+    return any(getattr(content, "parts", ()) for content in _contents(record))
 
 
 def _text_state(record: Any) -> bool:
-    return any(isinstance(block, TextWithState) for block in _blocks(record)) or _frozen(record, "provider_text_state")
+    opaque = any(isinstance(block, Opaque) and block.format in TEXT_STATE_FORMATS for block in _blocks(record))
+    return opaque or _frozen(record, "provider_text_state")
 
 
 def _openrouter(record: Any) -> bool:
@@ -159,11 +159,11 @@ GATES = (
     Gate("terminate/v1", (ToolCallReturned, ToolResult), "`terminate` is true", lambda record: bool(record.terminate)),
     Gate("resolution/v1", (IndeterminateResolved,), "always", _always),
     Gate("supplied-history/v1", (HistorySupplied,), "always", _always),
-    Gate("media-content/v1", (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has media or `parts`", _media),
+    Gate("media-content/v1", (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has `parts`", _media),
     Gate(
         "provider-text-state/v1",
         (*_CONTENT, RunRefrozen),
-        "it carries a `text_with_state` block, or a config that opts into them",
+        "it carries provider state of a text, or a config that opts into it",
         _text_state,
     ),
     Gate(

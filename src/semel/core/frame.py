@@ -26,9 +26,9 @@ from semel.core.header import (
     encode_lineage,
     proven,
 )
-from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
+from semel.core.tail import Tail, TailKind, judge
 from semel.core.values import Frozen
-from semel.errors import AppendRefused, LogDamaged, NewerWriter
+from semel.errors import AppendRefused, SessionFull
 
 __all__ = [
     "PAYLOAD_BYTES_MAX",
@@ -43,10 +43,11 @@ __all__ = [
     "encode_frames",
     "encode_lineage",
     "incomplete",
+    "line_of",
     "proven_behind",
     "scan",
     "synced_upto",
-    "verified",
+    "within_ceiling",
     "witnessed",
 ]
 
@@ -142,6 +143,23 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
     lineage = decode_lineage(batch[0].json) if after.seq == 0 else after.lineage
     point = Point(offset=offset, seq=after.seq + len(batch), digest=digest, fence=fence, synced=synced, lineage=lineage)
     return Encoded(data=b"".join(lines), frames=tuple(frames), point=point)
+
+
+def line_of(frame: Frame) -> bytes:
+    """The bytes of a good frame in its log."""
+    requires = ",".join(frame.requires) or "-"
+    numbers = f"{frame.ver} {frame.seq} {frame.at_ms} {frame.fence} {frame.synced} {frame.left} {len(frame.payload)}"
+    head = f"{numbers} {requires} ".encode()
+    return b"%b%08x %b %b\n" % (head, zlib.crc32(head), frame.digest.encode(), frame.payload)
+
+
+def within_ceiling(encoded: Encoded, ceiling_bytes: int, where: str) -> Encoded:
+    """The batch, if the log `where` may become as long as that. Raises SessionFull; nothing can have been written then (W10)."""
+    if encoded.point.offset > ceiling_bytes:
+        raise SessionFull(
+            f"{where} would grow to {encoded.point.offset} bytes; {ceiling_bytes} is its ceiling. Nothing was written."
+        )
+    return encoded
 
 
 def _refuse_payload(payload: Unframed, seq: int) -> None:
@@ -281,28 +299,6 @@ def scan(data: bytes, anchor: int = 0, start: Point | None = None) -> Scan:
         point=point,
         features=frozenset().union(*{frame.requires for frame in frames}),
     )
-
-
-def verified(
-    data: bytes, session: str, where: str, known: frozenset[str], *, anchor: int = 0, start: Point | None = None
-) -> Scan:
-    """Scan a log and raise for everything that forbids to use it: LogDamaged (P7) or NewerWriter (W15, W29).
-
-    `where` names the log in messages; `known` are the features that this build can interpret.
-    """
-    log = scan(data, anchor, start)
-    lacking = sorted(log.features - known)
-    if lacking:
-        first = next(frame for frame in log.frames if not known.issuperset(frame.requires))
-        raise NewerWriter(f"record {first.seq} of {where}", lacking)
-    if log.tail.kind is TailKind.DAMAGED:
-        if log.tail.reason == NEWER_WRITER:
-            raise NewerWriter(f"record {log.point.seq} of {where}")
-        raise LogDamaged(where, log.tail.offset, log.point.seq, log.tail.reason)
-    lineage = log.point.lineage
-    if lineage is not None and lineage.session != session:
-        raise LogDamaged(where, 0, 0, f"it is the log of session {lineage.session[:200]!r}, not of {session!r}")
-    return log
 
 
 def witnessed(status: bytes | None) -> int:

@@ -1,13 +1,13 @@
 """From verified frames to the state: decode, mark what a torn write left behind, fold."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from semel.core.codec import decode
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import decode_lineage
 from semel.core.state import Logged, Session
-from semel.errors import NewerWriter
+from semel.errors import CorruptLog, NewerWriter
 
 
 def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Session:
@@ -17,13 +17,60 @@ def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Ses
     """
     iterator = iter(frames)
     first = next(iterator, None)
-    if first is None:
-        return Session(session=session)
+    return Session(session=session) if first is None else fold(logged(iterator, torn, session), _first_state(first, session))
+
+
+def _first_state(first: Frame, session: str) -> Session:
     identity = decode_lineage(first.payload)
     if identity is None:
         raise NewerWriter(f"the first line of session {session!r}")
-    state = Session(session=identity.session, lineage=identity.lineage, last_at_ms=first.at_ms, last_fence=first.fence)
-    return fold(logged(iterator, torn, session), state)
+    return Session(session=identity.session, lineage=identity.lineage, last_at_ms=first.at_ms, last_fence=first.fence)
+
+
+class Opening:
+    """The fold of a log whose frames come piece by piece, as `SessionStore.open` hands them out; memory holds one write."""
+
+    def __init__(self, session: str) -> None:
+        """Nothing is there yet; `failed` is what `state` will raise."""
+        self._session = session
+        self._state: Session | None = None
+        self._write: list[Frame] = []
+        self.failed: CorruptLog | NewerWriter | None = None
+
+    def take(self, frames: Sequence[Frame]) -> None:
+        """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first."""
+        if self.failed is not None:
+            return
+        try:
+            for frame in frames:
+                self._take(frame)
+        except (CorruptLog, NewerWriter) as error:
+            self.failed = error
+
+    def state(self) -> Session:
+        """The state after all frames; what belongs to a write that never became whole is torn. Raises as `state_of` does."""
+        if self.failed is None:
+            self._fold(torn=True)
+        if self.failed is not None:
+            raise self.failed
+        return self._state or Session(session=self._session)
+
+    def _take(self, frame: Frame) -> None:
+        """A write is folded once it is known whether it became whole, by the rule of `frame.incomplete`."""
+        write = self._write
+        if write and (frame.fence != write[-1].fence or frame.left != write[-1].left - 1):
+            self._fold(torn=True)
+        self._write.append(frame)
+        if not frame.left:
+            self._fold(torn=False)
+
+    def _fold(self, *, torn: bool) -> None:
+        write, self._write = self._write, []
+        if write and self._state is None:
+            self._state = _first_state(write.pop(0), self._session)
+        if write and self._state is not None:
+            marked = frozenset(frame.seq for frame in write) if torn else frozenset[int]()
+            self._state = fold(logged(write, marked, self._session), self._state)
 
 
 def logged(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Iterator[Logged]:

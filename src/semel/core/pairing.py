@@ -15,16 +15,15 @@ from semel.core.outcomes import Refusal
 from semel.core.values import (
     AssistantMessage,
     Frozen,
-    Media,
     Message,
     Text,
-    TextWithState,
     ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
     clean_text,
     control_free,
+    is_idle,
     printable,
 )
 from semel.errors import BadHistory
@@ -128,13 +127,12 @@ class _Checker:
         )
 
     def _answer(self, at: int, message: AssistantMessage) -> Fault | None:
-        speaks = message.calls or any(isinstance(block, Media) for block in message.blocks) or message.text.strip()
-        if not speaks:
+        if not message.calls and not message.text.strip():
             return Fault(at=at, rule=Rule.EMPTY_ANSWER, detail="the answer has neither text nor a call")
-        for block in message.blocks:
-            if isinstance(block, Text) and not block.text.strip():
+        for place, block in enumerate(message.blocks):
+            if is_idle(message.blocks, place):
                 return Fault(at=at, rule=Rule.BLANK_TEXT, detail="a text of the answer is blank")
-            if isinstance(block, Text | TextWithState) and clean_text(block.text) != block.text:
+            if isinstance(block, Text) and clean_text(block.text) != block.text:
                 return Fault(at=at, rule=Rule.UNCLEAN_TEXT, detail="a text holds NUL or half a character")
         for call in message.calls:
             if not call.id or not call.name:

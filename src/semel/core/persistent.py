@@ -27,6 +27,10 @@ class Chain(Sequence[T], Generic[T]):
         items.extend(more)
         return Chain(items)
 
+    def grew_from(self, other: "Chain[T]") -> bool:
+        """Whether this is `other` or a later version of it, so that it starts with the very same items."""
+        return self._items is other._items and self._size >= other._size  # noqa: SLF001  another version of this class
+
     def replaced(self, index: int, item: T) -> "Chain[T]":
         """A version that shares nothing with this one and holds `item` at `index`; O(n), for rare corrections."""
         items = self._items[: self._size]

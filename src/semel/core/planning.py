@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from semel.core.calls import Step
-from semel.core.closing import batch_started, close_unstarted, new_batch
 from semel.core.effects import Decision
+from semel.core.ending import batch_started, close_unstarted, new_batch
 from semel.core.plan import plan
 from semel.core.policy import Policy, allow_all
 from semel.core.records import Failure, Record

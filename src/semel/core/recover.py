@@ -11,9 +11,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from semel.core.calls import Batch, Step
-from semel.core.closing import close_unstarted
 from semel.core.decide import after_answer
 from semel.core.effects import CallModel, Decision
+from semel.core.ending import close_unstarted
 from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
 from semel.core.records import Failure, Record, Replayed, ResumeStarted, StepStarted, TurnFinished

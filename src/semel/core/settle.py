@@ -142,6 +142,16 @@ def _rest(
     return rest
 
 
+def close_out(run: Run, batch: Batch, known: dict[int, Settlement]) -> tuple[Record, ...]:
+    """Barrier 1 of a run that is closed from outside (P27): a terminal for every call, and the markers.
+
+    What is not `known` was never sent, or is held by its provider, whose result nobody waits for any more.
+    """
+    held = frozenset(batch.held) - known.keys()
+    rest = _rest(run, batch, known, doubt=frozenset(), held=held, stop=False)
+    return (*terminals(run, batch, known | rest), *close_turn(run, batch))
+
+
 def _close(run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement]) -> Decision:
     """The batch with a terminal for every call. With an unknown one, `run_finished` has a barrier of its own (P27, P28)."""
     closed = (*deferred(batch, news), *terminals(run, batch, known), *close_turn(run, batch))

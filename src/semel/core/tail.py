@@ -54,15 +54,17 @@ def judge(data: bytes, base: int, point: Point, anchor: int) -> Tail:
     fault: str | None
     if _is_newer(data, at, point):
         fault = NEWER_WRITER
-    elif anchor >= max(point.seq, 1):
-        fault = f"record {anchor} was durable, but the log ends before it"
     elif at == len(data):
-        return Tail(kind=TailKind.CLEAN, offset=point.offset)
+        if anchor < max(point.seq, 1):
+            return Tail(kind=TailKind.CLEAN, offset=point.offset)
+        fault = f"record {anchor} was durable, but the log ends before it"
     else:
         hole = data.find(b"\0", at)
         text = data[at : len(data) if hole < 0 else hole]
         fault = _whole_line_fault(data, at, point) if b"\n" in text else _start_fault(text, point)
         fault = fault or _hole_fault(data, base, at) or _testimony_fault(data, at, point)
+        if fault is None and anchor >= max(point.seq, 1):
+            fault = f"it is cut short, but record {anchor} was durable"
     if fault is not None:
         return Tail(kind=TailKind.DAMAGED, offset=point.offset, reason=fault)
     return Tail(kind=TailKind.TORN, offset=point.offset, reason="an append that was never acknowledged was cut short")

@@ -15,14 +15,12 @@ from semel.core.texts import EMPTY_MESSAGE, NO_OUTPUT
 from semel.core.values import (
     AssistantMessage,
     Block,
-    Media,
     Message,
-    Opaque,
     Text,
-    TextWithState,
     ToolCall,
     ToolMessage,
     UserMessage,
+    is_idle,
 )
 
 Tagged = tuple[Message, tuple[int, ...]]
@@ -47,8 +45,8 @@ def grown(state: Session, messages: Iterable[Message], tags: Sequence[tuple[int,
 def sendable(message: Message, tags: tuple[int, ...] = ()) -> tuple[Message | None, tuple[int, ...]]:
     """The message without blank text, which every provider refuses; None where nothing is left of it (B24).
 
-    Opaque state stays as it is, in its order (B22), and text with provider state too, since its state is what is echoed. A tool
-    result always keeps its place: an empty one says so in words.
+    Opaque state stays as it is, in its order (B22), and so does the text that it belongs to. A tool result always keeps its
+    place: an empty one says so in words.
     """
     match message:
         case UserMessage():
@@ -62,11 +60,11 @@ def sendable(message: Message, tags: tuple[int, ...] = ()) -> tuple[Message | No
 
 
 def _answer(message: AssistantMessage, tags: tuple[int, ...]) -> tuple[AssistantMessage | None, tuple[int, ...]]:
-    kept = [at for at, block in enumerate(message.blocks) if not (isinstance(block, Text) and not block.text.strip())]
+    kept = [at for at in range(len(message.blocks)) if not is_idle(message.blocks, at)]
     if len(kept) != len(message.blocks):
         tags = tuple(tags[at] for at in kept) if tags else ()
         message = AssistantMessage(blocks=tuple(message.blocks[at] for at in kept))
-    says = message.text.strip() or any(isinstance(block, ToolCall | Media) for block in message.blocks)
+    says = message.text.strip() or message.calls
     return (message, tags) if says else (None, ())
 
 
@@ -100,13 +98,12 @@ def _portable(message: Message, tags: tuple[int, ...]) -> Tagged:
     if not isinstance(message, AssistantMessage) or not message.opaque:
         return replace(message), tags
     kept = [(at, block) for at, block in enumerate(message.blocks) if _readable(block)]
-    blocks = tuple(Text(text=block.text) if isinstance(block, TextWithState) else block for _, block in kept)
-    return AssistantMessage(blocks=blocks), tuple(tags[at] for at, _ in kept) if tags else ()
+    return AssistantMessage(blocks=tuple(block for _, block in kept)), tuple(tags[at] for at, _ in kept) if tags else ()
 
 
 def _readable(block: Block) -> bool:
     """Whether a model other than its author gets anything from this block."""
-    return not isinstance(block, Opaque) and not (isinstance(block, TextWithState) and not block.text.strip())
+    return isinstance(block, ToolCall) or (isinstance(block, Text) and bool(block.text.strip()))
 
 
 def showing(state: Session, *, view: View | None, tag_family: str | None) -> Session:

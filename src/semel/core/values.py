@@ -59,14 +59,6 @@ class Opaque(Frozen, frozen=True, kw_only=True, tag="opaque"):
     data: str
 
 
-class TextWithState(Frozen, frozen=True, kw_only=True, tag="text_with_state"):
-    """Text that carries provider state, such as a signature; the text may be empty. Another model sees the text only (M1, M4)."""
-
-    text: str
-    format: str
-    data: str
-
-
 class Media(Frozen, frozen=True, kw_only=True, tag="media"):
     """A picture, sound or document: a reference to a blob of the session, named by the sha256 of its bytes."""
 
@@ -77,7 +69,18 @@ class Media(Frozen, frozen=True, kw_only=True, tag="media"):
 
 
 Part = Text | Media
-Block = Text | ToolCall | Opaque | TextWithState | Media
+Block = Text | ToolCall | Opaque
+
+STATE_OF_TEXT = frozenset({"gemini.text", "responses.message"})
+"""Formats of state that belongs to the text directly before it, such as its signature; that text may be blank (M1)."""
+
+
+def is_idle(blocks: Sequence[Block], at: int) -> bool:
+    """Whether this block is a blank text, with no provider state of its own behind it."""
+    block, behind = blocks[at], blocks[at + 1] if at + 1 < len(blocks) else None
+    if not isinstance(block, Text) or block.text.strip():
+        return False
+    return not (isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT)
 
 
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
@@ -95,12 +98,12 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.blocks if isinstance(block, Text | TextWithState))
+        return "".join(block.text for block in self.blocks if isinstance(block, Text))
 
     @property
     def opaque(self) -> bool:
         """Whether it holds provider state."""
-        return any(isinstance(block, Opaque | TextWithState) for block in self.blocks)
+        return any(isinstance(block, Opaque) for block in self.blocks)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

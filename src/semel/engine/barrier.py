@@ -7,19 +7,21 @@ only after the sync. One commit at a time, each to its end: a caller that is can
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
+from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
 from semel.core.codec import encode_checked
 from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
-from semel.core.records import Record
+from semel.core.records import Record, RunStarted
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
-from semel.errors import AppendRefused
+from semel.errors import AppendRefused, CorruptLog, SessionFull
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
 
@@ -49,7 +51,10 @@ class Barrier:
         self._held.extend(records)
 
     async def commit(self, records: Sequence[Record]) -> None:
-        """Make records durable. Returns after the sync; an error means that nothing may be acted upon."""
+        """Make records durable. Returns after the sync; an error means that nothing may be acted upon.
+
+        Raises SessionFull, with nothing written, where the log would grow into its reserve.
+        """
         if records:
             await self.commit_chosen(lambda _state: records)
 
@@ -60,7 +65,9 @@ class Barrier:
     def note(self, record: Record) -> None:
         """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7).
 
-        It counts in the state from the next commit on, which makes it durable.
+        It counts in the state from the next commit on, which makes it durable. Raises CorruptLog, and writes nothing, where it
+        contradicts the log; one that is told of during a commit is dropped then. In a full log, only what the reserve has room
+        for is written: the first mark of each call, but not of those that run again.
         """
         if self._one_at_a_time.locked():
             self._waiting_notes.append(record)
@@ -84,17 +91,18 @@ class Barrier:
             finally:
                 notes, self._waiting_notes = self._waiting_notes, []
                 for record in notes:
-                    self._write_note(record)
+                    with suppress(CorruptLog):  # of a call that this very commit closed
+                        self._write_note(record)
 
     async def _append(self, batch: Sequence[Record], *, held: int) -> None:
         at_ms = self._clock.now_ms()
-        payloads = _payloads(batch)
-        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
+        after, payloads = self._admitted(batch, at_ms)
+        if not payloads:  # all of it was dispensable in a full log
+            del self._held[:held]
+            return
         coming = {name for record in batch for name in foreseen(record)}
         if coming:
             self._writer.foresee(sorted(coming))
-        if self._lineage_due:
-            payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
         frames = await self._write(payloads, at_ms)
         self._lineage_due = False
         del self._held[:held]
@@ -103,6 +111,31 @@ class Barrier:
         self._feed.publish(*(Committed(frame=frame) for frame in (*self._noted_frames, *frames) if frame.seq > 0))
         self._noted.clear()
         self._noted_frames.clear()
+
+    def _admitted(self, batch: Sequence[Record], at_ms: int) -> tuple[Session, list[Payload]]:
+        """The state behind this batch and the batch as payloads; without what is dispensable where only the reserve is left.
+
+        Raises SessionFull where even that would leave less than is needed to close the session (W11, W12).
+        """
+        payloads = _payloads(batch)
+        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
+        if payloads and self._lineage_due:
+            payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
+        starts = any(isinstance(record, RunStarted) for record in batch)
+        if not payloads or (self._fits(after, payloads) and not (starts and has_ended_full(self.state))):
+            return after, payloads
+        needed = [record for record in batch if not dispensable(record)]
+        if len(needed) < len(batch):
+            return self._admitted(needed, at_ms)
+        raise SessionFull(
+            f"session {self.state.session!r} is full: its log has {self._writer.size_bytes} bytes, its ceiling is "
+            f"{self._writer.ceiling_bytes}, and {reserve_bytes(self.state)} are kept to close it. "
+            f"Nothing was written. Start a new session."
+        )
+
+    def _fits(self, after: Session, payloads: Sequence[Payload]) -> bool:
+        growth = sum(framed_bytes(len(payload.json), payload.requires) for payload in payloads)
+        return self._writer.size_bytes + growth + reserve_bytes(after) <= self._writer.ceiling_bytes
 
     async def _write(self, payloads: Sequence[Payload], at_ms: int) -> Sequence[Frame]:
         for seconds in RETRY_SECONDS:
@@ -118,11 +151,15 @@ class Barrier:
         at_ms = self._clock.now_ms()
         payloads = _payloads((record,))
         places = self._places((record,), payloads, at_ms)
+        if not self._fits(fold((*self._noted, *places), self.state), payloads):
+            return
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
     def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
+        if head != self.state.head + len(self._noted):
+            self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
         return [
             Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
             for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)

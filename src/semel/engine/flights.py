@@ -28,7 +28,9 @@ class Flights:
         self._calls: dict[int, asyncio.Task[Settlement | None]] = {}
         self._left_open: set[int] = set()
         self._lost_one = False
+        self._starting = True
         self._broken: BaseException | None = None
+        self._time: asyncio.Future[None] | None = None
 
     @property
     def empty(self) -> bool:
@@ -78,8 +80,9 @@ class Flights:
         await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
-    def stop_asking(self) -> None:
-        """Give up a model exchange; nothing of it is recorded, and a resume asks again (B24)."""
+    def start_nothing(self) -> None:
+        """Send no call that still waits for its turn, and give up a model exchange: a resume asks again (B24)."""
+        self._starting = False
         if self._asking is not None:
             self._asking.cancel()
 
@@ -89,6 +92,8 @@ class Flights:
 
     async def cancel(self) -> None:
         """End everything that is under way and wait until it has ended."""
+        if self._time is not None:
+            self._time.cancel()
         tasks = [*self._calls.values(), *([self._asking] if self._asking is not None else [])]
         for task in tasks:
             task.cancel()
@@ -101,12 +106,10 @@ class Flights:
         if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             return True
-        timer = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        try:
-            await asyncio.wait([*waiting, timer], return_when=asyncio.FIRST_COMPLETED)
-            return any(task.done() for task in waiting)
-        finally:
-            timer.cancel()
+        if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
+            self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
+        await asyncio.wait([*waiting, self._time], return_when=asyncio.FIRST_COMPLETED)
+        return any(task.done() for task in waiting)
 
     def _time_up(self) -> Outcome:
         if self._asking is not None:
@@ -137,9 +140,9 @@ class Flights:
         return frozenset(self._calls) | self._left_open
 
     async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Settlement | None:
-        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
+        """One call within the cap. Behind an unknown, or when the run stops, what waits for its turn is not sent (B15)."""
         async with slots:
-            if self._lost_one or self._performer.cut.reason is not None:
+            if self._lost_one or not self._starting or self._performer.cut.reason is not None:
                 return None if call.reruns else UNSENT
             settled = await self._performer.call(run, step, call)
             self._lost_one = self._lost_one or (settled is not None and settled.outcome is Became.UNKNOWN)

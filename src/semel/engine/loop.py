@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from semel.core.closing import closings
 from semel.core.decide import decide, seal
 from semel.core.effects import Answered, Decision, Outcome
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
+from semel.errors import SessionFull
 from semel.ports.world import Clock
 
 
@@ -18,11 +20,11 @@ async def run_to_rest(
     `after` is called behind every barrier; status and other views are made there. Raises StoreError when the log takes no more:
     then nothing that was decided is acted upon.
     """
-    decision = first
+    decision, outcome, doubt = first, None, None
     try:
         while True:
             barrier.hold(decision.held)
-            await barrier.commit(decision.records)
+            decision = await commit(decision, barrier, outcome, doubt)
             after()
             if barrier.state.run is None:
                 return
@@ -31,16 +33,49 @@ async def run_to_rest(
                 outcome = await flights.next(seconds_left(barrier.state, clock))
             if stopping() and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
+            doubt = decision.doubt
             if outcome is not None:
-                decision = decide(barrier.state, outcome, doubt=decision.doubt, now_ms=clock.now_ms())
+                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=clock.now_ms())
             elif stopping() and flights.empty and not sealable(barrier.state):
                 return
             elif flights.empty:
                 decision = seal(barrier.state)
+                if not decision.records:
+                    return  # it waits for a person
             else:
-                decision = Decision(doubt=decision.doubt)
+                decision = Decision(doubt=doubt)
     finally:
         await flights.cancel()
+
+
+async def commit(decision: Decision, barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None) -> Decision:
+    """Make a decision durable; where the log is full, one that settles what came back and ends the run (W12). Returns which.
+
+    Raises SessionFull where no run is open: what was asked for is refused, and the session stays as it was.
+    """
+    try:
+        await barrier.commit(decision.records)
+    except SessionFull:
+        if barrier.state.run is None:
+            raise
+        return await close_full(barrier, outcome, doubt)
+    return decision
+
+
+async def close_full(barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None) -> Decision:
+    """Make the first closing durable that fits; the last one always does."""
+    smaller = closings(barrier.state, outcome, doubt)
+    decision = next(smaller)
+    while True:
+        try:
+            await barrier.commit(decision.records)
+        except SessionFull:
+            following = next(smaller, None)
+            if following is None:
+                raise
+            decision = following
+        else:
+            return decision
 
 
 def release(decision: Decision, flights: Flights, *, stopping: bool) -> Outcome | None:

@@ -6,10 +6,11 @@ Nothing in this module decides: retries, limits and what an unknown means are `c
 import asyncio
 import copy
 import enum
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -41,6 +42,7 @@ from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
+T = TypeVar("T")
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 MODEL_BROKE = "model_broke"
@@ -54,17 +56,18 @@ class Cut(enum.Enum):
     TIME_UP = "the run's time is up"
 
 
-@dataclass(kw_only=True)
 class CutSignal:
-    """Tells the calls under way that they are cut short; set at most once to each reason."""
+    """Tells the calls under way that they are cut short. One future that all of them wait for, so that none costs a task."""
 
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-    reason: Cut | None = None
+    def __init__(self) -> None:
+        self.reason: Cut | None = None
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, reason: Cut) -> None:
         """Cut what is under way. A process that stops outranks a run whose time is up."""
         self.reason = reason
-        self.event.set()
+        if not self.told.done():
+            self.told.set_result(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +204,7 @@ class Performer:
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
         """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
-        cut = asyncio.ensure_future(self.cut.event.wait())
+        cut = self.cut.told
         waiting: list[asyncio.Future[Any]] = [running, cut]
         timer = None if timeout_ms is None else asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
         if timer is not None:
@@ -210,7 +213,6 @@ class Performer:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             return timer is not None and timer.done() and not cut.done()
         finally:
-            cut.cancel()
             if timer is not None:
                 timer.cancel()
 
@@ -240,8 +242,8 @@ class Performer:
             arguments=parsed if isinstance(parsed, dict) else {},
             deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,
             cancelled=cancelled,
-            progress=progress,
-            spawned=spawned,
+            progress=_in_loop(progress),
+            spawned=_in_loop(spawned),
         )
 
     async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening:
@@ -255,6 +257,19 @@ class Performer:
         finally:
             asking.cancel()
             await asyncio.wait({asking}, timeout=CANCEL_GRACE_SECONDS)
+
+
+def _in_loop(act: Callable[[T], None]) -> Callable[[T], None]:
+    """A plain function runs in a thread of its own: what it tells is handed to the event loop, which wakes up for it."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def told(fact: T) -> None:
+        if threading.get_ident() == home:
+            act(fact)
+        else:
+            loop.call_soon_threadsafe(act, fact)
+
+    return told
 
 
 async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:

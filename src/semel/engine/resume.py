@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from semel.core.frame import incomplete
-from semel.core.open_log import state_of
+from semel.core.open_log import Opening
 from semel.core.standing import doubtful
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
@@ -26,17 +25,16 @@ class Ground:
 
 async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:
     """Take the lease, verify and fold the log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
-    writer = await ground.store.open(session)
+    opening = Opening(session)
+    writer = await ground.store.open(session, take=opening.take)
     try:
-        new = not writer.frames
-        state = state_of(writer.frames, incomplete(writer.frames), session)
-        writer.forget_frames()
+        state = opening.state()
         if not state.lineage:
             state = replace(state, lineage=ground.ids.fresh())
     except BaseException:
         await writer.close()
         raise
-    return writer, Barrier(writer, feed, ground.clock, state, new=new)
+    return writer, Barrier(writer, feed, ground.clock, state, new=writer.size_bytes == 0)
 
 
 async def end_leftovers(state: Session, performer: Performer) -> tuple[str, ...]:

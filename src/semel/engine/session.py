@@ -103,7 +103,7 @@ class SessionActor:
         self._stopping = True
         if self._flights is None or self._task is None:
             return
-        self._flights.stop_asking()
+        self._flights.start_nothing()
         await asyncio.wait({self._task}, timeout=drain_seconds)
         self._flights.leave()
         await asyncio.wait({self._task})

@@ -50,8 +50,9 @@ class Limits:
             value, least = getattr(self, name), 0 if name == "model_retries" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise BadSettings(f"the limit {name} must be a whole number of at least {least}, not {value!r}")
-        if not 0 < self.wall_seconds <= WALL_SECONDS_MOST:
-            raise BadSettings(f"the limit wall_seconds must be above 0 and at most {WALL_SECONDS_MOST}, not {self.wall_seconds}")
+        wall = self.wall_seconds
+        if not isinstance(wall, int | float) or not 0 < wall <= WALL_SECONDS_MOST:
+            raise BadSettings(f"the limit wall_seconds must be above 0 and at most {WALL_SECONDS_MOST}, not {wall!r}")
         return core_limits.Limits(
             steps=self.steps,
             tokens=self.tokens,
@@ -66,7 +67,7 @@ class Limits:
 
 def parse_money(text: str) -> Money:
     """Money from text like 1.00 USD. Raises BadSettings."""
-    amount, _, currency = text.strip().partition(" ")
+    amount, _, currency = str(text).strip().partition(" ")
     try:
         micros = int(Decimal(amount) * 1_000_000)
     except (InvalidOperation, ValueError, OverflowError):
@@ -136,8 +137,18 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
 def kit_for_open_run(agent: Agent[OutputT], bundle: Bundle, deps: object, clock: Clock) -> Kit:
     """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4)."""
     given = None if isinstance(agent.model, str) else agent.model
-    model = given if given is not None and given.bundle == bundle else wiring.model_frozen(bundle, agent.model_options, clock)
+    own = given is not None and given.bundle == bundle
+    model = given if given is not None and own else wiring.model_frozen(bundle, _options_for(agent, bundle, clock), clock)
     return Kit(model=model, tools=agent.tool_ports(), deps=deps, owns_model=model is not given)
+
+
+def _options_for(agent: Agent[OutputT], bundle: Bundle, clock: Clock) -> Mapping[str, object]:
+    """The model options of an open run. The variable of a key holds for the endpoint it was configured with, and no other."""
+    if "key_env" not in agent.model_options or not isinstance(agent.model, str):
+        return agent.model_options
+    if wiring.model_named(agent.model, agent.model_options, clock).bundle.endpoint == bundle.endpoint:
+        return agent.model_options
+    return {name: value for name, value in agent.model_options.items() if name != "key_env"}
 
 
 def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:

@@ -22,14 +22,14 @@ import msgspec
 
 from semel import wiring
 from semel.core.keys import canonical
-from semel.core.values import Effect, digest_text
+from semel.core.values import Effect, ToolSpec, digest_text
 from semel.errors import BadAgent, BadSettings
 from semel.faces.agent import Agent, Limits
 from semel.faces.importing import import_named
+from semel.faces.reading import read_small
 from semel.ports.tool import ToolPort
 
 FILE_NAME = "agent.toml"
-FILE_BYTES_MOST = 1024 * 1024
 KEYS = ("name", "model", "instructions", "limits", "model_options", "tools")
 LATER_KEYS = ("mcp", "trust_hints", "ask")
 _FILE, _SCRIPTED = "file:", "scripted:"
@@ -71,14 +71,9 @@ def load_agent_file(path: Path) -> Agent[str]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            raw = file.read(FILE_BYTES_MOST + 1)
+        return read_small(path).decode()
     except OSError as error:
         raise BadAgent(f"the agent file {path} cannot be read: {error.strerror}") from None
-    if len(raw) > FILE_BYTES_MOST:
-        raise BadAgent(f"{path} is larger than {FILE_BYTES_MOST} bytes, which no agent file is")
-    try:
-        return raw.decode()
     except UnicodeDecodeError as error:
         raise BadAgent(f"{path} is not UTF-8 text (byte {error.start})") from None
 
@@ -126,7 +121,7 @@ def _instructions(path: Path, text: str) -> tuple[str, list[str]]:
         return text, []
     told = path.parent / text.removeprefix(_FILE)
     try:
-        found = told.read_text(encoding="utf-8")
+        found = read_small(told).decode()
     except OSError as error:
         raise BadAgent(f"{path}: instructions: {told} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -161,7 +156,7 @@ def _model_options(path: Path, table: dict[str, Any]) -> dict[str, Any]:
 def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:
     place = f"tools.{name}."
     if "python" in table:
-        return _python_tool(path, place, table)
+        return _python_tool(path, name, table)
     allowed = ("python", *wiring.command_keys())
     _check_keys(path, place, table, allowed)
     if "command" not in table:
@@ -177,14 +172,24 @@ def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:
     return wiring.command_tool(name, table, path.parent)
 
 
-def _python_tool(path: Path, place: str, table: Mapping[str, Any]) -> ToolPort:
+def _python_tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:
     """A function of a module beside the file; what else there is to say of it, its decorator says."""
+    place = f"tools.{name}."
     others = [key for key in table if key != "python"]
     if others:
         raise BadAgent(f"{path}: {place}{others[0]}: a python tool says that in its own @tool(...); take it out here")
     if not isinstance(table["python"], str):
         raise BadAgent(f'{path}: {place}python: write "module:function"')
     try:
-        return wiring.as_tool(import_named(table["python"], path.parent))
+        found = import_named(table["python"], path.parent)
+        is_tool = callable(found) or isinstance(getattr(found, "spec", None), ToolSpec)
+        tool = wiring.as_tool(found) if is_tool else None
     except BadAgent as error:
         raise BadAgent(f"{path}: {place}python: {error}") from error
+    if tool is None:
+        raise BadAgent(f"{path}: {place}python: {table['python']} is a {type(found).__name__}, not a function")
+    if tool.spec.name != name:
+        raise BadAgent(
+            f"{path}: tools.{name}: {table['python']} is the tool {tool.spec.name!r}; name the table [tools.{tool.spec.name}]"
+        )
+    return tool

@@ -40,7 +40,11 @@ def default_agent(model: str | None) -> Agent[Any]:
 
 def with_model(agent: Agent[Any], model: str | None) -> Agent[Any]:
     """The agent, asking another model where one is given."""
-    return agent if model is None else replace(agent, model=model)
+    if model is None:
+        return agent
+    # A key that the agent's own model was configured with goes to no other host.
+    options = {name: value for name, value in agent.model_options.items() if name != "key_env"}
+    return replace(agent, model=model, model_options=options)
 
 
 def find_agent(ref: AgentRef) -> Agent[Any]:

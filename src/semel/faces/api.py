@@ -1,4 +1,4 @@
-"""The Python API: a Runtime of sessions and runs. Async; `run_sync` is the one door for everybody else.
+"""The Python API: a Runtime of sessions and runs. Async; `faces.sync` has the one door for everybody else.
 
 async with Runtime("./state", agents=[support]) as runtime:
 session = runtime.session("customer-42", agent=support)
@@ -9,8 +9,7 @@ match await run.result(): ...
 import asyncio
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -24,21 +23,28 @@ from semel.core.state import Session
 from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
+from semel.engine.diary import Diary, StopOutcome
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
-from semel.errors import BadAgent, OutcomePending, RuntimeLeft, SemelError, need
+from semel.errors import (
+    BadAgent,
+    CorruptLog,
+    OutcomePending,
+    RuntimeLeft,
+    SemelError,
+    StoreError,
+    need,
+)
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
-from semel.faces.results import Result
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
-AgentFinder = Callable[[AgentRef], AgentAny]
-"""Finds the agent that a log names. Raises BadAgent, whose message says what to do."""
+AgentFinder = Callable[[AgentRef, str], AgentAny]
+"""Finds the agent that the log of a session names. Raises BadAgent, whose message says what to do."""
 OutputT = TypeVar("OutputT")
-T = TypeVar("T")
 DRAIN_SECONDS = 30.0
 
 
@@ -47,7 +53,7 @@ class Runtime:
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered. On
     leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
-    finished stays open for a resume.
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11).
     """
 
     def __init__(
@@ -64,6 +70,8 @@ class Runtime:
     ) -> None:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.unrecovered: dict[str, Exception] = {}
+        self.diary = Diary()
+        self.stop_outcome: StopOutcome | None = None
         self._agents = {agent.name: agent for agent in agents}
         self._deps = deps
         self._recover = recover
@@ -83,6 +91,7 @@ class Runtime:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._left = True
+        held, before = tuple(sorted(self._actors)), self.diary.count
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait({self._recovery})
@@ -93,6 +102,7 @@ class Runtime:
         await self._stop_all()
         if self._minders:
             await asyncio.wait(self._minders)
+        self.stop_outcome = StopOutcome(sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts))
 
     async def _stop_all(self) -> None:
         await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
@@ -126,13 +136,17 @@ class Runtime:
         new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
         if not new and not go_on:
             return None
+
+        async def record(actor: SessionActor) -> None:
+            await actor.resolve(command)
+
+        if not go_on:
+            await self._start(item.session, record)  # a verdict does not need the run that is open, and does not wait for it
+            return None
         self.check_open_run(item.session)
 
-        async def begin(actor: SessionActor) -> str | None:
-            if go_on:
-                return await self._continue(actor, command, item.call.run_id)
-            await actor.resolve(command)
-            return None
+        async def begin(actor: SessionActor) -> str:
+            return await self._continue(actor, command, item.call.run_id)
 
         return await self._behind_open_run(item.session, begin)
 
@@ -150,14 +164,14 @@ class Runtime:
         store = self._ground.store
         run = view_of(store, session).state.run if session not in self._actors and store.exists(session) else None
         if run is not None:
-            agent = self._agent_of(run.agent)
+            agent = self._agent_of(run.agent, session)
             kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
         return run is not None
 
     async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
-        text, key, context = checked_delivery(text, key or self._ground.ids.fresh(), context)
+        text, key, context = checked_delivery(text, self._ground.ids.fresh() if key is None else key, context)
 
         def build() -> tuple[Send, Kit]:
             kit = kit_for_new_run(agent, self._deps, self._ground.clock)
@@ -173,7 +187,8 @@ class Runtime:
         async def begin(actor: SessionActor) -> str:
             known = known_delivery(actor.state, key, text, context)
             if known is not None:
-                await self._resume_open_run(actor)  # the key's own run, if it is the open one
+                if actor.state.run is None or actor.state.run.run_id == known:
+                    await self._resume_open_run(actor)
                 return known
             command, kit = built or build()
             return await actor.send(command, kit)
@@ -208,7 +223,7 @@ class Runtime:
     ) -> RunHandle[OutputT] | None:
         """Do what is asked, behind a run that a dead process left open: that is carried to its rest first, outside the door.
 
-        A key that started the open run does not wait behind it.
+        A key that was used before does not wait behind it: it is answered with its own run.
         """
         while True:
             stranded = False
@@ -216,7 +231,8 @@ class Runtime:
             async def either(actor: SessionActor) -> str | None:
                 nonlocal stranded
                 run = actor.state.run
-                stranded = run is not None and not actor.running and run.key != key
+                used = key is not None and key in actor.state.keys
+                stranded = run is not None and not actor.running and not used
                 return await (self._resume_open_run(actor) if stranded else begin(actor))
 
             handle = await self._start(session, either, output)
@@ -234,24 +250,24 @@ class Runtime:
     async def _resume_open_run(self, actor: SessionActor) -> str | None:
         run = actor.state.run
         if actor.running:
-            return None
+            return None if run is None else run.run_id
         if run is None:
             actor.publish_if_stale()
             return None
-        agent = self._agent_of(run.agent)
+        agent = self._agent_of(run.agent, actor.state.session)
         return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str) -> str:
         ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
-        agent = self._agent_of(ended.agent)
+        agent = self._agent_of(ended.agent, actor.state.session)
         kit = kit_for_new_run(agent, self._deps, self._ground.clock)
         go_on = send_command(agent, kit, CONTINUE_INPUT, f"continue:{command.call_key}", ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)
 
-    def _agent_of(self, ref: AgentRef) -> AgentAny:
+    def _agent_of(self, ref: AgentRef, session: str) -> AgentAny:
         agent = self._agents.get(ref.name)
         if agent is None and self._find_agent is not None:
-            return self._find_agent(ref)
+            return self._find_agent(ref, session)
         if agent is None:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
@@ -265,10 +281,18 @@ class Runtime:
                 raise RuntimeLeft("the runtime was left; send within its `async with` block")
             actor = self._actors.get(session)
             if actor is None:
-                actor = self._actors[session] = await open_actor(self._ground, session)
+                try:
+                    actor = self._actors[session] = await open_actor(self._ground, session)
+                except (StoreError, CorruptLog) as error:
+                    self._note(session, "recover", error)
+                    raise
             subscription, before = actor.feed.subscribe(), actor.state.head
             try:
                 run_id = await begin(actor)
+                self.diary.recovered(session)  # it is open, and what it began is durable
+            except StoreError as error:
+                self._note(session, "begin", error)
+                raise
             finally:
                 minder = await self._mind_or_close(session, actor)
         if run_id is None:
@@ -283,9 +307,16 @@ class Runtime:
             actor=actor,
             rest=rest,
             subscription=subscription,
-            output=output,
+            output=output or self._output_of(actor.state, run_id),
             before=before,
         )
+
+    def _output_of(self, state: Session, run_id: str) -> type[Any] | None:
+        """The output type of a run's agent, if it is registered here."""
+        ended = state.ended.get(run_id)
+        ref = ended.agent if ended is not None else state.run.agent if state.run is not None else None
+        agent = self._agents.get(ref.name) if ref is not None else None
+        return agent.output if agent is not None else None
 
     def _door(self, session: str) -> asyncio.Lock:
         """One at a time may open a session or begin something in it. A door that nobody stands at is forgotten."""
@@ -307,6 +338,9 @@ class Runtime:
     async def _mind(self, session: str, actor: SessionActor, carried: Carried) -> Session:
         try:
             return await carried.to_rest()
+        except Exception as error:
+            self._note(session, "carry", error)
+            raise
         finally:
             async with self._door(session):
                 if not actor.running:
@@ -315,7 +349,11 @@ class Runtime:
     async def _close(self, session: str, actor: SessionActor) -> None:
         if self._actors.get(session) is actor:
             del self._actors[session]
-        await actor.close()
+        try:
+            await actor.close()
+        except Exception as error:
+            self._note(session, "close", error)
+            raise
 
     async def _resume_all(self) -> None:
         """Resume what a dead process left open; what cannot be is in `unrecovered`, by session."""
@@ -328,6 +366,10 @@ class Runtime:
                     await self.resume(session)
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
                 self.unrecovered[session] = error
+                self._note(session, "recover", error)
+
+    def _note(self, session: str, stage: str, error: BaseException) -> None:
+        self.diary.write_down(session, stage, self._ground.clock.now_ms(), error)
 
 
 class SessionHandle(Generic[OutputT]):
@@ -358,33 +400,3 @@ class SessionHandle(Generic[OutputT]):
     def events(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """What the log holds with seq > `after`, in order, up to now; `RunHandle.events` goes on while a run works."""
         return self._runtime.events(self.id, after)
-
-
-def run_sync(
-    agent: Agent[OutputT],
-    text: str,
-    *,
-    session: str | None = None,
-    key: str | None = None,
-    context: JSON = None,
-    deps: object = None,
-    state: str | os.PathLike[str] | None = None,
-) -> Result[OutputT]:
-    """Run an agent to the end of one run and return its result. Works inside a running event loop too, which it then blocks."""
-
-    async def whole() -> Result[OutputT]:
-        async with Runtime(state, agents=[agent], deps=deps, recover="manual", inline_sync=True) as runtime:
-            run = await runtime.session(session, agent=agent, context=context).send(text, key=key)
-            return await run.result()
-
-    return run_blocking(whole)
-
-
-def run_blocking(whole: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine to its end from synchronous code: in this thread, or in one of its own where a loop is running here."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(whole())
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(lambda: asyncio.run(whole())).result()

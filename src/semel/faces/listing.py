@@ -1,12 +1,12 @@
-"""The sessions of a state directory, one line each: folded from their logs, so that a listing is never staler than they are."""
+"""The sessions of a state directory, one line each, never staler than their logs: the index up to those, and what is behind."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from semel.core.status import StatusState, status_of
+from semel.core.status import StatusState
 from semel.errors import SemelError
-from semel.faces.views import view_of
+from semel.faces.views import glance_of
 from semel.ports.log import SessionStore
 
 
@@ -36,20 +36,18 @@ def listing_of(store: SessionStore) -> Iterator[Listing]:
     """All sessions, sorted by id; one that cannot be read says why."""
     for session in store.sessions():
         try:
-            view = view_of(store, session)
+            found, owner = glance_of(store, session, remember=True), store.owner(session)
         except SemelError as error:
             yield Listing(session=session, error=Unreadable(code=error.code, message=str(error)))
             continue
-        state = view.state
-        status = status_of(state, view.frames[-1].digest)
         yield Listing(
             session=session,
-            state=status.state if status else None,
-            reason=status.reason if status else None,
-            run_id=status.run_id if status else None,
-            agent=status.agent if status else None,
-            head_seq=state.head,
-            unknown_calls=len(state.unknown),
-            owner=view.owner,
-            updated_at_ms=state.last_at_ms,
+            state=found.state,
+            reason=found.reason,
+            run_id=found.run_id,
+            agent=found.agent,
+            head_seq=found.head_seq,
+            unknown_calls=len(found.unknown),
+            owner=owner,
+            updated_at_ms=found.updated_at_ms,
         )

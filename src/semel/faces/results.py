@@ -49,7 +49,7 @@ class Interrupted(_NotCompleted):
 
     def _why(self) -> str:
         names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in self.unknown)
-        return f"the outcome of {names or 'a call'} is unknown; look, then `semel resolve CALL --happened --continue` or the like"
+        return f"the outcome of {names or 'a call'} is unknown; look, then `semel resolve CALL VERDICT --continue`"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,10 @@ from semel.errors import need
 
 
 class CallStory(msgspec.Struct, kw_only=True):
-    """One call. `outcome` is that of its result, `refused` or `not_sent` without one, or `planned` or `sent` while it is open."""
+    """One call. `outcome` is that of its result, `refused` or `not_sent` without one, or `planned` or `sent` while it is open.
+
+    `output` is what the run knew; the verdict of a person, with its output and note, came later.
+    """
 
     ordinal: int
     call_key: str
@@ -39,6 +42,9 @@ class CallStory(msgspec.Struct, kw_only=True):
     reason: str | None = None
     output: str | None = None
     verdict: Verdict | None = None
+    verdict_by: str | None = None
+    verdict_output: str | None = None
+    note: str | None = None
 
 
 class StepStory(msgspec.Struct, kw_only=True):
@@ -59,6 +65,7 @@ class RunStory(msgspec.Struct, kw_only=True):
     input: str
     started_at_ms: int
     continues: str | None = None
+    continued_as: str | None = None
     resumes: int = 0
     steps: list[StepStory] = []
     finished_at_ms: int | None = None
@@ -100,7 +107,9 @@ class _Teller:
             case ModelStepFinished():
                 self._answered(record)
             case IndeterminateResolved():
-                need(self._calls.get(record.call_key), "a verdict is of a call that was planned").verdict = record.verdict
+                call = need(self._calls.get(record.call_key), "a verdict is of a call that was planned")
+                call.verdict, call.verdict_by = record.verdict, record.by
+                call.verdict_output, call.note = record.output, record.note
             case _:
                 self._hear_of_call(record, torn=torn)
 
@@ -129,6 +138,9 @@ class _Teller:
         for entry in record.entries:
             if isinstance(entry.content, UserMessage):
                 self._inputs[entry.entry_id] = entry.content.text
+        continued = next((run for run in self.runs if _has_call(run, record.continues)), None)
+        if continued is not None:
+            continued.continued_as = record.run_id
         self.runs.append(
             RunStory(
                 run_id=record.run_id,
@@ -157,3 +169,7 @@ class _Teller:
                 for at, call in enumerate(answer.calls)
             ]
             self._batch = step.calls
+
+
+def _has_call(run: RunStory, call_key: str | None) -> bool:
+    return any(call.call_key == call_key for step in run.steps for call in step.calls)

@@ -1,18 +1,19 @@
 """Checking a log byte by byte: every frame, the tail rule, the features, and that its records tell a legal story."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from semel.core.codec import decode
 from semel.core.features import KNOWN
-from semel.core.frame import Frame, Point, Proven, Scan, TailKind, good_frames, incomplete, proven_behind, scan, witnessed
-from semel.core.open_log import state_of
+from semel.core.frame import Frame, Point, Proven, Tail, TailKind, proven_behind, witnessed
+from semel.core.open_log import Opening
+from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.tail import NEWER_WRITER
 from semel.errors import CorruptLog, NewerWriter, StoreError
 
 LOG_NAME, STATUS_NAME = "wal.log", "status.json"
-_CHUNK_BYTES = 16 * 1024 * 1024
 Progress = Callable[[int], None]
 
 
@@ -44,77 +45,119 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def verify_log(path: Path, session: str | None = None, progress: Progress = lambda _bytes: None) -> Verdict:
     """Check a log file. `session` is whose it should be, if that is known; a status document beside it is a witness.
 
-    Raises StoreError if it cannot be read.
+    The file is read piece by piece: memory holds a piece of it, and its state. Raises StoreError if it cannot be read.
     """
-    anchor = witnessed(_read(path.with_name(STATUS_NAME)))  # read first: the log only grows
-    found = _read(path)
-    if found is None and not anchor:
-        raise StoreError(f"there is no log at {path}")
-    data = found or b""  # a log that is gone while a witness remembers it is damaged, like one that was cut
-    log = _scan(data, anchor, progress)
-    lineage = log.point.lineage
-    fault, offset, seq, reason = _fault(log, session or (lineage.session if lineage else None), str(path))
+    anchor = witnessed(_read_status(path.with_name(STATUS_NAME)))  # read first: the log only grows
+    check = _Check(session)
+    size = check.read(path, progress, must_be_there=not anchor)
+    tail, point = check.reading.tail(anchor), check.reading.point
+    lineage = point.lineage
+    fault, offset, seq, reason = _fault(check, tail)
+    good = point if check.at is None else check.good
     return Verdict(
         path=str(path),
         session=session or (lineage.session if lineage else None),
         verdict=fault,
-        records=max(0, len(log.frames) - 1),
-        bytes=len(data),
-        head_seq=max(0, log.point.seq - 1),
-        head_digest=log.point.digest,
+        records=max(0, good.seq - 1),
+        bytes=size,
+        head_seq=max(0, good.seq - 1),
+        head_digest=good.digest,
         offset=offset,
         seq=seq,
         reason=reason,
-        behind=proven_behind(data, log.point.offset) if fault == "damaged" else (),
+        behind=proven_behind(path.read_bytes(), point.offset) if fault == "damaged" and size else (),
     )
 
 
-def _read(path: Path) -> bytes | None:
+class _Check:
+    """One pass over a log: what its bytes say, and what its records do."""
+
+    def __init__(self, session: str | None) -> None:
+        self.session = session
+        self.reading = Reading()
+        self.opening = Opening(session or "")
+        self.lacking: Frame | None = None
+        self.good = Point()  # behind the last record that this build can follow
+        self.at: int | None = None  # where the first one starts that it cannot
+
+    def read(self, path: Path, progress: Progress, *, must_be_there: bool) -> int:
+        """Read it all; returns how much. A log that is gone while a witness remembers it reads as an empty one."""
+        size = 0
+        try:
+            if not path.is_file() and not must_be_there:
+                return 0
+            with path.open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    size += len(piece)
+                    self._take(self.reading.feed(piece))
+                    progress(len(piece))
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError)
+            what = f"there is no log at {path}" if gone else f"{path} cannot be read: {error.strerror}"
+            raise StoreError(what) from error
+        return size
+
+    def _take(self, frames: Sequence[Frame]) -> None:
+        if self.lacking is None and not self.reading.features <= KNOWN:
+            self.lacking = next(frame for frame in frames if not KNOWN.issuperset(frame.requires))
+        if self.lacking is None and not self.opening.failed:
+            self.opening.take(frames)
+            if self.opening.failed is None:
+                self._follow(frames[-1] if frames else None)
+                return
+            bad = next((at for at, frame in enumerate(frames) if self._stops_at(frame)), 0)
+            self._follow(frames[bad - 1] if bad else None)
+            self.at = frames[bad].offset
+        elif self.lacking is not None and self.at is None:
+            bad = next((at for at, frame in enumerate(frames) if frame.seq == self.lacking.seq), 0)
+            self._follow(frames[bad - 1] if bad else None)
+            self.at = self.lacking.offset
+
+    def _follow(self, last: Frame | None) -> None:
+        if last is not None:
+            self.good = Point(seq=last.seq + 1, digest=last.digest)
+
+    def _stops_at(self, frame: Frame) -> bool:
+        """Whether this is the record that contradicts those before it, or that this build cannot decode."""
+        if isinstance(self.opening.failed, CorruptLog):
+            return frame.seq == self.opening.failed.seq
+        try:
+            if frame.seq > 0:
+                decode(frame)
+        except NewerWriter:
+            return True
+        return False
+
+
+def _read_status(path: Path) -> bytes | None:
     try:
         return path.read_bytes() if path.is_file() else None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _scan(data: bytes, anchor: int, progress: Progress) -> Scan:
-    """The scan of the whole log, piece by piece, so that one can see it move."""
-    frames: list[Frame] = []
-    point = Point()
-    while len(data) - point.offset > _CHUNK_BYTES:
-        found, after = good_frames(data[point.offset : point.offset + _CHUNK_BYTES], point)
-        if not found:
-            break
-        frames += found
-        progress(after.offset - point.offset)
-        point = after
-    rest = scan(data[point.offset :], anchor, point)
-    progress(len(data) - point.offset)
-    return Scan(frames=(*frames, *rest.frames), tail=rest.tail, point=rest.point)
-
-
 Fault = tuple[str, int | None, int | None, str | None]
 
 
-def _fault(log: Scan, session: str | None, where: str) -> Fault:
+def _fault(check: _Check, tail: Tail) -> Fault:
     """The verdict, and where and why if it is not clean. What bytes say comes before what records say."""
-    offset, seq, reason = log.tail.offset, log.point.seq, log.tail.reason
-    lacking = next((frame for frame in log.frames if not KNOWN.issuperset(frame.requires)), None)
+    point, lacking = check.reading.point, check.lacking
+    offset, seq, reason = tail.offset, point.seq, tail.reason
     if lacking is not None:
         return "newer", lacking.offset, lacking.seq, f"it needs {', '.join(sorted(set(lacking.requires) - KNOWN))}"
-    if log.tail.kind is TailKind.DAMAGED:
+    if tail.kind is TailKind.DAMAGED:
         newer = reason == NEWER_WRITER
         return "newer" if newer else "damaged", offset, seq, "a newer semel wrote it" if newer else reason
-    lineage = log.point.lineage
-    if lineage is not None and session is not None and lineage.session != session:
+    lineage = point.lineage
+    if lineage is not None and check.session is not None and lineage.session != check.session:
         return "damaged", 0, 0, f"it is the log of session {lineage.session!r}"
     try:
-        state_of(log.frames, incomplete(log.frames), session or "")
+        check.opening.state()
     except CorruptLog as error:
-        at = next((frame.offset for frame in log.frames if frame.seq == error.seq), None)
-        return "corrupt", at, error.seq, f"{error.reason}: {error.detail}"
-    except NewerWriter as error:
-        return "newer", None, None, str(error)
-    return ("torn", offset, seq, reason) if log.tail.kind is TailKind.TORN else ("clean", None, None, None)
+        return "corrupt", check.at, error.seq, f"{error.reason}: {error.detail}"
+    except NewerWriter:
+        return "newer", check.at, check.good.seq, "this build cannot read its record"
+    return ("torn", offset, seq, reason) if tail.kind is TailKind.TORN else ("clean", None, None, None)
 
 
 def logs_below(path: Path) -> Iterator[Path]:

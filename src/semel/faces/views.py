@@ -11,6 +11,7 @@ from semel.core.frame import Frame, incomplete, witnessed
 from semel.core.open_log import state_of
 from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
+from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
 from semel.core.values import JSON, clean_json, clean_text
 from semel.engine.feed import Committed, Event, Live
 from semel.errors import LogDamaged, SemelError, UnknownSession
@@ -25,6 +26,7 @@ class SessionView:
     state: Session
     frames: tuple[Frame, ...]
     owner: str | None
+    mark: str | None = None
 
 
 def view_of(store: SessionStore, session: str) -> SessionView:
@@ -35,7 +37,8 @@ def view_of(store: SessionStore, session: str) -> SessionView:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
     view = store.read(session)
-    return SessionView(state=state_of(view.frames, incomplete(view.frames), session), frames=view.frames, owner=view.owner)
+    state = state_of(view.frames, incomplete(view.frames), session)
+    return SessionView(state=state, frames=view.frames, owner=view.owner, mark=view.mark)
 
 
 def known_run(store: SessionStore, session: str, key: str, text: str, context: JSON = None) -> str | None:
@@ -82,6 +85,22 @@ class Waiting:
     unreadable: dict[str, SemelError]
 
 
+def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> Summary:
+    """What the index knows of a session, or what its log says where that has grown behind the index (P33).
+
+    Only a listing remembers what it found: what may be refused writes nothing.
+    Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog.
+    """
+    known = decode_summary(store.recall(session))
+    if known is not None:
+        return known
+    view = view_of(store, session)
+    found = summary_of(view.state, view.frames[-1].digest)
+    if remember and view.mark is not None:
+        store.remember(session, view.mark, encode_summary(found))
+    return found
+
+
 def waiting_of(store: SessionStore) -> Waiting:
     """Look through all sessions once."""
     calls: list[InboxItem] = []
@@ -89,15 +108,15 @@ def waiting_of(store: SessionStore) -> Waiting:
     unreadable: dict[str, SemelError] = {}
     for session in store.sessions():
         try:
-            view = view_of(store, session)
+            found = glance_of(store, session, remember=True)
+            owner = store.owner(session) if found.open_run else None
         except SemelError as error:
             unreadable[session] = error
             continue
-        calls.extend(_unknown(view.state))
-        run = view.state.run
-        if run is not None and view.owner is None:
-            since = view.state.last_at_ms
-            stranded.append(Stranded(session=session, run_id=run.run_id, agent=run.agent.name, since_ms=since))
+        calls += [InboxItem(session=session, call=call, standing="unknown", agent=agent) for call, agent in found.unknown]
+        if found.open_run is not None and owner is None:
+            since, agent = found.updated_at_ms, found.agent or ""
+            stranded.append(Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since))
     return Waiting(calls=tuple(calls), stranded=tuple(stranded), unreadable=unreadable)
 
 
@@ -121,23 +140,20 @@ def find_call(store: SessionStore, prefix: str) -> InboxItem:
 def _all_calls(store: SessionStore) -> Iterator[InboxItem]:
     for session in store.sessions():
         try:
-            state = view_of(store, session).state
+            found = glance_of(store, session)
+            state = view_of(store, session).state if found.unknown or found.resolved else None
         except SemelError:
             continue
-        yield from _unknown(state)
+        if state is None:
+            continue
+        for call in state.unknown:
+            yield _item(state, call, "unknown")
         for resolved in state.resolved.values():
             yield _item(state, resolved.call, "resolved")
 
 
-def _unknown(state: Session) -> Iterator[InboxItem]:
-    for call in state.unknown:
-        yield _item(state, call, "unknown")
-
-
 def _item(state: Session, call: UnknownCall, standing: str) -> InboxItem:
-    ended = state.ended.get(call.run_id)
-    agent = ended.agent.name if ended else state.run.agent.name if state.run else ""
-    return InboxItem(session=state.session, call=call, standing=standing, agent=agent)
+    return InboxItem(session=state.session, call=call, standing=standing, agent=agent_of(state, call))
 
 
 def event_of(event: Event) -> dict[str, Any]:

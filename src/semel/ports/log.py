@@ -7,6 +7,10 @@ SessionStore contract
   STORE-3  `open` of a session that does not exist creates nothing durable until the first append.
   STORE-4  Each `open` has a fence above every fence the session ever had.
   STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
+  STORE-6  `open` with `take` hands it all verified frames, in order and in pieces, as they are read; so a log need not fit into
+           memory. Nothing is changed before all are verified, and what `take` raises ends the open.
+  STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
+           nothing that is damaged is recalled (P33).
 
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
@@ -20,13 +24,16 @@ LogWriter contract
   LOG-9  `close` gives the lease back, once, after the last sync.
   LOG-10 `foresee` makes the floor hold features that coming frames may need, so that no later append waits for that while the
          outcome of an action is in memory only.
+  LOG-11 `append` and `note` raise SessionFull before they write what would make the log longer than `ceiling_bytes`; the
+         writer goes on (W10, W12).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from semel.core.frame import Frame
 from semel.core.values import Frozen
+from semel.ports.blobs import Blobs
 
 
 class Payload(Frozen, frozen=True, kw_only=True):
@@ -40,12 +47,18 @@ class Payload(Frozen, frozen=True, kw_only=True):
 class View(Frozen, frozen=True, kw_only=True):
     """What a reader may show: frames with seq above the one asked for, up to `head` (the highest that can never vanish).
 
-    `owner` describes the process that holds the lease, None if nobody does.
+    `owner` describes the process that holds the lease, None if nobody does. `mark` stands for exactly these bytes of the log,
+    for `remember`; None where more may be there than is shown.
     """
 
     frames: tuple[Frame, ...]
     head: int
     owner: str | None = None
+    mark: str | None = None
+
+
+TakeFrames = Callable[[Sequence[Frame]], None]
+"""Is handed verified frames while a log is opened."""
 
 
 class LogWriter(Protocol):
@@ -53,10 +66,7 @@ class LogWriter(Protocol):
 
     @property
     def frames(self) -> Sequence[Frame]:
-        """The frames that were verified at open, the lineage line first. Empty for a new session."""
-
-    def forget_frames(self) -> None:
-        """Let go of `frames`, once they are folded: a log does not stay in memory beside its state."""
+        """The frames that were verified at open, the lineage line first. Empty for a new session, and where `take` has them."""
 
     @property
     def fence(self) -> int:
@@ -69,6 +79,18 @@ class LogWriter(Protocol):
     @property
     def digest(self) -> str:
         """The digest of the last frame written, which names the whole history; 64 zeros before the first."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the log is."""
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """How long it may become."""
+
+    @property
+    def blobs(self) -> Blobs:
+        """The session's large content; put before the record that names it."""
 
     async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` as one write, sync it, and return its frames. They are stamped `at_ms`, or with the store's own time."""
@@ -98,14 +120,29 @@ class SessionStore(Protocol):
     def exists(self, session: str) -> bool:
         """Whether the session has a log."""
 
+    def made_here(self, session: str) -> bool:
+        """Whether the log was made by this user, as far as its file tells. Code that a log names is loaded only then."""
+
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
 
-    async def open(self, session: str) -> LogWriter:
-        """Take the lease, verify, recover the tail, and return the writer."""
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> LogWriter:
+        """Take the lease, verify, recover the tail, and return the writer. `take` may be called in another thread."""
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own."""
+
+    def blobs(self, session: str) -> Blobs:
+        """The large content of a session, for reading."""
+
+    def recall(self, session: str) -> bytes | None:
+        """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a view with this mark. Never fails: it is a convenience."""
+
+    def forget(self) -> None:
+        """Forget all that was remembered."""
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -12,7 +12,7 @@ import enum
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from semel.core.values import Block, Bundle, Frozen, Prompt, Stop, Usage
+from semel.core.values import JSON, Block, Bundle, Frozen, Prompt, Stop, Usage
 from semel.errors import SemelError
 
 
@@ -28,6 +28,7 @@ class FailureClass(enum.StrEnum):
     INTERRUPTED = "interrupted"
     CONTEXT_EXCEEDED = "context_exceeded"
     INVALID_REQUEST = "invalid_request"
+    OPAQUE_STATE_REJECTED = "opaque_state_rejected"
     AUTH = "auth"
     PERMISSION = "permission"
     REQUEST_TOO_LARGE = "request_too_large"
@@ -100,14 +101,16 @@ class ModelFailed(SemelError):
         retry_after_ms: int | None = None,
         retryable: bool | None = None,
         provider_code: str | None = None,
+        details: tuple[JSON, ...] = (),
     ) -> None:
-        """`retryable` overrides the class's default, where a server said so."""
+        """`retryable` overrides the class's default, where a server said so; `details` are google.rpc error details (R25)."""
         super().__init__(message)
         self.failure = failure
         self.exchange = exchange or Exchange()
         self.retry_after_ms = retry_after_ms
         self.retryable = failure in RETRYABLE if retryable is None else retryable
         self.provider_code = provider_code
+        self.details = details
 
 
 class BundleRefused(SemelError):
@@ -136,3 +139,14 @@ class ModelPort(Protocol):
 
     async def close(self) -> None:
         """End all connections."""
+
+
+class TokenCounter(Protocol):
+    """A model whose server counts the tokens of a request without answering it; some models are one beside ModelPort."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it does."""
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """How many tokens the request for `prompt` has. Raises ModelFailed; nothing is recorded."""

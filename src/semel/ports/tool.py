@@ -75,7 +75,7 @@ class Call(Generic[DepsT]):
     spawned: Callable[[ProcessMark], None] = field(default=lambda _mark: None)
 
 
-class Done(Frozen, frozen=True, kw_only=True):
+class Done(Frozen, frozen=True):
     """Returned by a tool: the value for the model, and a wish to end the run after this batch (A6)."""
 
     value: JSON

@@ -1,16 +1,16 @@
-"""The contracts of `ports.log` and `ports.floor` as checks that any adapter must pass, one per numbered line.
+"""The contract of `ports.log` as checks that any adapter must pass, one per numbered line; the floor's are beside it.
 
 A check takes a bench: a fresh medium, on which it can start processes, let them die, and do what no process should.
-`check_log`, `check_leases` and `check_floor` run all of theirs; the tables let a test run them one by one.
+`check_log` and `check_leases` run all of theirs; the tables let a test run them one by one.
 """
 
 import hashlib
-import threading
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, Protocol
 
+from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import PAYLOAD_BYTES_MAX, Frame, TailKind, encode_lineage, scan
 from semel.errors import (
     AppendRefused,
@@ -20,12 +20,26 @@ from semel.errors import (
     LogDamaged,
     NewerWriter,
     SessionBusy,
-    StoreError,
+    SessionFull,
     WriterPoisoned,
     must,
 )
-from semel.ports.floor import FeatureFloor
 from semel.ports.log import LogWriter, Payload, SessionStore
+from semel.testing.conformance_floor import FLOOR_CHECKS, FloorBench, check_floor, refuses_now
+
+__all__ = [
+    "FLOOR_CHECKS",
+    "KNOWN",
+    "LEASE_CHECKS",
+    "LOG_CHECKS",
+    "FloorBench",
+    "LogBench",
+    "check_floor",
+    "check_leases",
+    "check_log",
+    "newer_frame",
+    "records",
+]
 
 KNOWN = frozenset({"known/v1"})
 SESSION = "box"
@@ -35,8 +49,8 @@ LINEAGE = Payload(json=encode_lineage("000102030405060708090a0b0c0d0e0f", SESSIO
 class LogBench(Protocol):
     """A fresh medium for logs. Its stores know the features `KNOWN`."""
 
-    def process(self) -> SessionStore:
-        """Start another process on the medium."""
+    def process(self, ceiling_bytes: int = CEILING_BYTES) -> SessionStore:
+        """Start another process on the medium; its logs may become that long."""
 
     def end(self, store: SessionStore) -> None:
         """Let a process die at once, as SIGKILL does; the machine stays up."""
@@ -52,19 +66,6 @@ class LogBench(Protocol):
 
     def fail_next(self, call: Literal["write", "sync"]) -> None:
         """Let the next write or sync of a log fail."""
-
-
-class FloorBench(Protocol):
-    """A fresh medium for a feature floor."""
-
-    def process(self) -> FeatureFloor:
-        """The floor, as another process sees it."""
-
-    def calls(self) -> int:
-        """How often the medium was touched so far."""
-
-    def spoil(self) -> None:
-        """Damage the floor."""
 
 
 LogCheck = Callable[[LogBench], Awaitable[None]]
@@ -85,14 +86,6 @@ async def _started(store: SessionStore, *texts: str) -> LogWriter:
 async def _refuses(error: type[Exception], act: Callable[[], Awaitable[object]]) -> None:
     try:
         await act()
-    except error:
-        return
-    raise InvariantBroken(f"{error.__name__} was expected")
-
-
-def _refuses_now(error: type[Exception], act: Callable[[], object]) -> None:
-    try:
-        act()
     except error:
         return
     raise InvariantBroken(f"{error.__name__} was expected")
@@ -146,7 +139,7 @@ async def _unknown_features_refuse(bench: LogBench) -> None:
     await writer.close()
     data = bench.raw(SESSION)
     await _refuses(NewerWriter, lambda: bench.process().open(SESSION))
-    _refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
+    refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
     must(bench.raw(SESSION) == data, "a refused log is not changed")
 
 
@@ -228,7 +221,7 @@ async def _bad_batches_write_nothing(bench: LogBench) -> None:
     unsorted = records("x", requires=("b/v1", "a/v1"))
     for batch in ([], [LINEAGE], [*records("b"), too_big], [Payload(json=b"{\n}")], [Payload(json=b"")], unsorted):
         await _refuses(AppendRefused, partial(writer.append, batch))
-        _refuses_now(AppendRefused, partial(writer.note, batch))
+        refuses_now(AppendRefused, partial(writer.note, batch))
     must(bench.raw(SESSION) == before, "a refused batch writes nothing")
     await writer.append(records("still writing"))
     await writer.close()
@@ -258,7 +251,7 @@ async def _dead_writers_accept_nothing(bench: LogBench) -> None:
     before = bench.raw(SESSION)
     await _refuses(LeaseLost, lambda: writer.append(records("late")))
     for act in (lambda: writer.note(records("late")), writer.check, lambda: writer.publish_status(b"{}")):
-        _refuses_now(LeaseLost, act)
+        refuses_now(LeaseLost, act)
     must(bench.raw(SESSION) == before, "a closed writer writes nothing")
 
 
@@ -267,7 +260,7 @@ async def _foreign_writes_are_noticed(bench: LogBench) -> None:
     foreign = bench.raw(SESSION) + b"somebody else"
     bench.plant(SESSION, foreign)
     await _refuses(ForeignWrite, lambda: writer.append(records("b")))
-    _refuses_now(ForeignWrite, lambda: writer.note(records("b")))
+    refuses_now(ForeignWrite, lambda: writer.note(records("b")))
     must(bench.raw(SESSION) == foreign, "nothing is written behind a foreign write")
     await writer.close()
 
@@ -290,10 +283,10 @@ async def _tenure_is_checked(bench: LogBench) -> None:
     writer.check()
     bench.steal(SESSION)
     before = bench.raw(SESSION)
-    _refuses_now(LeaseLost, writer.check)
+    refuses_now(LeaseLost, writer.check)
     await _refuses(LeaseLost, lambda: writer.append(records("b")))
-    _refuses_now(LeaseLost, lambda: writer.note(records("b")))
-    _refuses_now(LeaseLost, lambda: writer.publish_status(b"{}"))
+    refuses_now(LeaseLost, lambda: writer.note(records("b")))
+    refuses_now(LeaseLost, lambda: writer.publish_status(b"{}"))
     must(bench.raw(SESSION) == before, "who lost the lease writes nothing")
     await writer.close()
 
@@ -311,6 +304,58 @@ async def _close_gives_the_lease_back_once(bench: LogBench) -> None:
     await other.close()
 
 
+async def _foreseen_is_in_the_floor(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    before = bench.raw(SESSION)
+    writer.foresee(["known/v1", "unknown/v1"])
+    must(bench.raw(SESSION) == before, "foreseeing writes no record")
+    await writer.append(records("b"))
+    await writer.close()
+    await _refuses(NewerWriter, lambda: bench.process().open(SESSION))
+    refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
+
+
+async def _no_log_grows_beyond_its_ceiling(bench: LogBench) -> None:
+    await (await _started(bench.process(), "a")).close()
+    size = len(bench.raw(SESSION))
+    writer = await bench.process(ceiling_bytes=size).open(SESSION)
+    must((writer.size_bytes, writer.ceiling_bytes) == (size, size), "a writer knows how long the log is and may become")
+    await _refuses(SessionFull, lambda: writer.append(records("b")))
+    refuses_now(SessionFull, lambda: writer.note(records("b")))
+    must(len(bench.raw(SESSION)) == size, "what does not fit is not written")
+    await writer.close()
+    writer = await bench.process().open(SESSION)
+    await writer.append(records("b"))
+    grown = writer.size_bytes - size
+    await writer.close()
+    writer = await bench.process(ceiling_bytes=size + 2 * grown - 1).open(SESSION)
+    await _refuses(SessionFull, lambda: writer.append(records("c")))
+    await writer.close()
+    last = await bench.process(ceiling_bytes=size + 2 * grown).open(SESSION)
+    await last.append(records("c"))
+    must(last.size_bytes == last.ceiling_bytes == len(bench.raw(SESSION)), "the last byte may be used")
+    await last.close()
+
+
+async def _frames_are_handed_out(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    frames = [*await writer.append(records(*"bcd")), *await writer.append(records("e"))]
+    await writer.close()
+    whole, taken = bench.raw(SESSION), list[Frame]()
+    writer = await bench.process().open(SESSION, take=taken.extend)
+    must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
+    must(len(writer.frames) == 0, "and not kept as well")
+    await writer.close()
+    bench.plant(SESSION, whole[:-3])
+
+    def refuse(_frames: Sequence[Frame]) -> None:
+        raise ForeignWrite("whatever")
+
+    await _refuses(ForeignWrite, lambda: bench.process().open(SESSION, take=refuse))
+    must(bench.raw(SESSION) == whole[:-3], "what take refuses is not changed")
+    await (await bench.process().open(SESSION)).close()
+
+
 LEASE_CHECKS: Mapping[str, LogCheck] = {
     "STORE-1": _one_writer_at_a_time,
     "STORE-4": _fences_rise,
@@ -322,6 +367,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
     "STORE-2 features": _unknown_features_refuse,
     "STORE-3": _nothing_before_the_first_append,
     "STORE-5": _readers_see_only_what_stays,
+    "STORE-6": _frames_are_handed_out,
     "LOG-1": _appended_is_durable,
     "LOG-2": _one_append_is_one_write,
     "LOG-3": _bad_batches_write_nothing,
@@ -329,52 +375,13 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
     "LOG-5": _dead_writers_accept_nothing,
     "LOG-6": _foreign_writes_are_noticed,
     "LOG-7": _notes_survive_a_death,
-}
-
-
-def _raised_is_durable(bench: FloorBench) -> None:
-    bench.process().raise_to(["b/v1", "a/v1"])
-    must(bench.process().names() == {"a/v1", "b/v1"}, "another process finds every name")
-
-
-def _floor_only_grows(bench: FloorBench) -> None:
-    bench.process().raise_to(["a/v1"])
-    raises = [threading.Thread(target=bench.process().raise_to, args=([f"name-{n}/v1"],)) for n in range(8)]
-    for one in raises:
-        one.start()
-    for one in raises:
-        one.join()
-    must(bench.process().names() == {"a/v1", *(f"name-{n}/v1" for n in range(8))}, "concurrent raises lose no name")
-
-
-def _proven_names_are_free(bench: FloorBench) -> None:
-    floor = bench.process()
-    floor.raise_to(["a/v1", "b/v1"])
-    calls = bench.calls()
-    floor.raise_to(["b/v1"])
-    floor.raise_to([])
-    must(bench.calls() == calls, "a proven name costs no call")
-
-
-def _damage_is_not_absence(bench: FloorBench) -> None:
-    floor = bench.process()
-    must(floor.names() == frozenset(), "a missing floor holds no name")
-    floor.raise_to(["a/v1"])
-    bench.spoil()
-    _refuses_now(StoreError, bench.process().names)
-    _refuses_now(StoreError, lambda: bench.process().raise_to(["b/v1"]))
-
-
-FLOOR_CHECKS: Mapping[str, Callable[[FloorBench], None]] = {
-    "FLOOR-1": _raised_is_durable,
-    "FLOOR-2": _floor_only_grows,
-    "FLOOR-3": _proven_names_are_free,
-    "FLOOR-4": _damage_is_not_absence,
+    "LOG-10": _foreseen_is_in_the_floor,
+    "LOG-11": _no_log_grows_beyond_its_ceiling,
 }
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5 and LOG-1 to 7, each on a fresh bench; raises InvariantBroken where it differs."""
+    """Hold an adapter to STORE-2, 3, 5, 6 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 
@@ -383,9 +390,3 @@ async def check_leases(make_bench: Callable[[], LogBench]) -> None:
     """Hold an adapter to what concerns leases: STORE-1, STORE-4, LOG-8 and LOG-9."""
     for check in LEASE_CHECKS.values():
         await check(make_bench())
-
-
-def check_floor(make_bench: Callable[[], FloorBench]) -> None:
-    """Hold an adapter to FLOOR-1 to FLOOR-4."""
-    for check in FLOOR_CHECKS.values():
-        check(make_bench())

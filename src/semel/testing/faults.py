@@ -79,6 +79,10 @@ class NumberedDisk(Disk):
         """Numbered."""
         self.step("rename", lambda: Disk.rename(self, old, new, within))
 
+    def unlink(self, name: str, within: int) -> None:
+        """Numbered."""
+        self.step("unlink", lambda: Disk.unlink(self, name, within))
+
     def lock(self, fd: int) -> bool:
         """Numbered."""
         return self.step("lock", lambda: Disk.lock(self, fd))

@@ -1,10 +1,12 @@
 """The scripted model over real HTTP, and an outside witness of every request (design 14).
 
-    python -m semel.testing.model_server SCRIPT --journal FILE [--port N]
+    python -m semel.testing.model_server SCRIPT [--format FAMILY] [--journal FILE] [--port N]
 
-prints the base URL, then serves chat completions on 127.0.0.1 until it is ended. Each request body is appended to the journal,
-one JSON line {n, sha256, body}, and synced *before* the first byte of its answer leaves: whatever a client made of the answer,
-the journal shows what it asked. Faults are part of the script, so a client can be killed, cut or kept waiting at a chosen byte.
+prints the base URL, then serves the script on 127.0.0.1 until it is ended: in the wire format that a request's path asks for, or
+in that of FAMILY only. Each request body is appended to the journal, one JSON line {n, sha256, body}, and synced *before* the
+first byte of its answer leaves: whatever a client made of the answer, the journal shows what it asked. Faults are part of the
+script, so a client can be killed, cut or kept waiting at a chosen byte. Where a format has a path that counts tokens, the answer
+is a quarter of the bytes asked about.
 """
 
 import argparse
@@ -23,10 +25,11 @@ from pathlib import Path
 from typing import Self
 
 from semel.adapters.models.script import Script, parse_script
-from semel.adapters.models.script_chat import PING, ChatScript, End, Head, HoldHere, Pause, Send, Silence, Step
+from semel.adapters.models.script_steps import End, Head, HoldHere, Pause, ScriptServer, Send, Silence, Step
 from semel.adapters.models.scripted import load_script
 from semel.core.values import JSON, Frozen
 from semel.errors import UsageError
+from semel.testing.formats import FORMATS
 
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 _POLL_SECONDS = 0.005
@@ -42,18 +45,29 @@ class Received(Frozen, frozen=True, kw_only=True):
     sha256: str
     body: bytes
     headers: dict[str, str]
+    path: str = ""
 
 
 class ModelServer:
-    """A chat completions server on 127.0.0.1. `async with` it; `url` is the base URL to give to a client.
+    """A model server on 127.0.0.1. `async with` it; `url` is the base URL to give to a client.
 
     `script` is a Script, its JSON value, or a function from request body to the steps of the reply. `reached` is set at a hold
     without a file, which `release` ends. `requests`, `connections` (open now) and `accepted` (ever) are for a test to look at.
     """
 
-    def __init__(self, script: "Script | Mapping[str, JSON] | Reply", *, journal: Path | None = None, port: int = 0) -> None:
-        """`journal` is appended to; `port` 0 takes a free one."""
-        self._reply = _reply_of(script)
+    def __init__(
+        self,
+        script: "Script | Mapping[str, JSON] | Reply",
+        *,
+        journal: Path | None = None,
+        port: int = 0,
+        formats: Iterable[str] = tuple(FORMATS),
+        counts: "Reply | None" = None,
+    ) -> None:
+        """`journal` is appended to; `port` 0 takes a free one. `counts` replies to requests that count tokens."""
+        self._formats = tuple(formats)
+        self._replies = _replies_of(script, self._formats)
+        self._counts = counts
         self._journal, self._port = journal, port
         self._server: asyncio.Server | None = None
         self.connections: set[asyncio.Task[None]] = set()
@@ -64,8 +78,13 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The base URL, for `openai_chat:NAME@URL`."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        """The base URL, for `FAMILY:NAME@URL`."""
+        return f"{self.origin}/v1"
+
+    @property
+    def origin(self) -> str:
+        """The start of every URL of this server."""
+        return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
         """Listen."""
@@ -104,17 +123,23 @@ class ModelServer:
         method, path, _ = start.decode("latin-1").split(" ", 2)
         headers = await _read_headers(reader)
         body = await _read_body(reader, headers)
-        if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
-            error = json.dumps({"error": {"message": f"no {method} {path} here", "type": "invalid_request_error"}}).encode()
-            steps: Iterable[Step] = (Head(status=404, headers={"content-type": "application/json"}), Send(body=error), End())
-        else:
-            self._witness(body, headers)
-            steps = self._reply(body)
+        steps = self._steps(method, path, body, headers)
         return await self._perform(iter(steps), reader, writer)
 
-    def _witness(self, body: bytes, headers: dict[str, str]) -> None:
+    def _steps(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Iterable[Step]:
+        for name in self._formats if method == "POST" else ():
+            served = FORMATS[name]
+            if served.path.fullmatch(path.split("?", maxsplit=1)[0]):
+                self._witness(path, body, headers)
+                return self._replies[name](body)
+            if served.count_path is not None and served.count_path.fullmatch(path.split("?", maxsplit=1)[0]):
+                self._witness(path, body, headers)
+                return self._counts(body) if self._counts is not None else _json(200, {served.counted: len(body) // 4})
+        return _json(404, {"error": {"message": f"no {method} {path} here", "type": "invalid_request_error"}})
+
+    def _witness(self, path: str, body: bytes, headers: dict[str, str]) -> None:
         self._count += 1
-        received = Received(n=self._count, sha256=hashlib.sha256(body).hexdigest(), body=body, headers=headers)
+        received = Received(n=self._count, sha256=hashlib.sha256(body).hexdigest(), body=body, headers=headers, path=path)
         if self._journal is not None:
             line = {"n": received.n, "sha256": received.sha256, "body": body.decode(errors="replace")}
             append_line(self._journal, line)
@@ -201,10 +226,18 @@ def serve_in_thread(
         thread.join()
 
 
-def _reply_of(script: "Script | Mapping[str, JSON] | Reply") -> Reply:
+def _replies_of(script: "Script | Mapping[str, JSON] | Reply", formats: Iterable[str]) -> dict[str, Reply]:
+    """A reply function for each format; each counts for itself how often an answer was asked for."""
     if isinstance(script, Mapping):
         script = parse_script(json.dumps(script), "given in code")
-    return ChatScript(script).reply if isinstance(script, Script) else script
+    if isinstance(script, Script):
+        return {name: ScriptServer(script, FORMATS[name].format).reply for name in formats}
+    return dict.fromkeys(formats, script)
+
+
+def _json(status: int, value: JSON) -> list[Step]:
+    head = Head(status=status, headers={"content-type": "application/json"})
+    return [head, Send(body=json.dumps(value).encode()), End()]
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
@@ -233,7 +266,7 @@ async def _stay_silent(step: Silence, reader: asyncio.StreamReader, writer: asyn
         while not gone.done():
             await asyncio.wait({gone}, timeout=None if step.ping_ms is None else step.ping_ms / 1000)
             if step.ping_ms is not None and not gone.done():
-                writer.write(b"%x\r\n%s\r\n" % (len(PING), PING))
+                writer.write(b"%x\r\n%s\r\n" % (len(step.ping), step.ping))
                 await writer.drain()
     finally:
         gone.cancel()
@@ -254,12 +287,13 @@ async def _end(step: End, writer: asyncio.StreamWriter) -> bool:
     return False
 
 
-async def _main(script: Script, journal: Path | None, port: int) -> None:
+async def _main(script: Script, journal: Path | None, port: int, served: str | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ModelServer(script, journal=journal, port=port) as server:
-        sys.stdout.write(server.url + "\n")
+    formats = tuple(FORMATS) if served is None else (served,)
+    async with ModelServer(script, journal=journal, port=port, formats=formats) as server:
+        sys.stdout.write(server.origin + ("/v1" if served is None else FORMATS[served].base) + "\n")
         sys.stdout.flush()
         await stop.wait()
 
@@ -268,11 +302,12 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line of this module."""
     parser = argparse.ArgumentParser(prog="semel.testing.model_server", description="Serve a scripted model over HTTP.")
     parser.add_argument("script", help="JSON file with the answers")
+    parser.add_argument("--format", choices=sorted(FORMATS), help="the wire family to speak; by default what a path asks for")
     parser.add_argument("--journal", type=Path, help="file that each request body is appended to")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; a free one by default")
     given = parser.parse_args(arguments)
     try:
-        asyncio.run(_main(load_script(given.script), given.journal, given.port))
+        asyncio.run(_main(load_script(given.script), given.journal, given.port, given.format))
     except (UsageError, OSError) as error:
         parser.exit(2, f"{error}\n")
 

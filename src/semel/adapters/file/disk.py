@@ -87,6 +87,10 @@ class Disk:
         """Replace `new` by `old` in one directory, atomically."""
         os.rename(old, new, src_dir_fd=within, dst_dir_fd=within)
 
+    def unlink(self, name: str, within: int) -> None:
+        """Remove a name from a directory."""
+        os.unlink(name, dir_fd=within)
+
     def lock(self, fd: int) -> bool:
         """Take the exclusive lock of a file; False if somebody else has it."""
         return self.locks.lock(fd)

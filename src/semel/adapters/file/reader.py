@@ -10,7 +10,8 @@ import os
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
 from semel.adapters.file.root import Place, open_private
-from semel.core.frame import Point, Scan, verified, witnessed
+from semel.core.frame import Point, Scan, witnessed
+from semel.core.reading import verified
 from semel.core.values import Frozen
 from semel.errors import LogDamaged
 from semel.ports.log import View
@@ -68,7 +69,9 @@ class Reader:
             point = _behind(log, len(shown))
             self._seen[place.session] = Sight(device=found.st_dev, inode=found.st_ino, point=point)
         frames = tuple(frame for frame in shown if frame.seq > after)
-        return View(frames=frames, head=max(shown[-1].seq if shown else start.seq - 1, 0), owner=lease.owner)
+        whole = len(shown) == len(log.frames) and log.tail.offset == found.st_size == start.offset + len(data)
+        head = max(shown[-1].seq if shown else start.seq - 1, 0)
+        return View(frames=frames, head=head, owner=lease.owner, mark=mark_of(found) if whole else None)
 
     def _sync(self, fd: int, directory: int) -> bool:
         """Make durable what was read; a reader that cannot, say on a read-only disk, shows less."""
@@ -85,6 +88,11 @@ class Reader:
         if seen is None or (seen.device, seen.inode) != (found.st_dev, found.st_ino):
             return Point()
         return seen.point if found.st_size >= seen.point.offset and after >= seen.point.seq - 1 else Point()
+
+
+def mark_of(found: os.stat_result) -> str:
+    """Stands for the bytes of a log as they are: another file, or one that was written to, has another mark."""
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
 def _behind(log: Scan, count: int) -> Point:

@@ -5,48 +5,69 @@ with its bytes kept aside, and write again what only the page cache may hold.
 """
 
 import os
+from collections import deque
 from contextlib import suppress
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private
-from semel.core.frame import Scan, TailKind, synced_upto, verified, witnessed
+from semel.core.frame import Frame, Scan, TailKind, line_of, witnessed
+from semel.core.reading import PIECE_BYTES, Verification
 from semel.errors import StoreError
+from semel.ports.log import TakeFrames
 
 _TORN_FILES_MAX = 1000
 
 
-def recover(place: Place, directory: int, lease: Lease, known: frozenset[str]) -> Scan:
+def recover(place: Place, directory: int, lease: Lease, known: frozenset[str], take: TakeFrames | None = None) -> Scan:
     """Verify the log of a session, stamp the lease, recover the tail and make what is left durable.
 
-    Raises LogDamaged or NewerWriter, and then nothing was changed.
+    The frames go to `take` as they are read; without it they are in what is returned. Raises LogDamaged or NewerWriter, and
+    then nothing was changed.
     """
     disk = place.disk
     anchor = witnessed(place.read_status(directory))
+    verification = Verification(place.session, str(place.log), known)
     with naming("open", place.log):
         try:
             fd = open_private(disk, Place.LOG, directory, os.O_RDWR, place.log)
         except FileNotFoundError:
-            log = verified(b"", place.session, str(place.log), known, anchor=anchor)
+            log = verification.end(anchor)
             lease.stamp(1)
             return log
     try:
         with naming("sync", place.log):
             disk.sync(fd)
             disk.sync_directory(directory)
+        kept: list[Frame] = []
         with naming("read", place.log):
-            data = disk.read(fd)
-        log = verified(data, place.session, str(place.log), known, anchor=anchor)
+            unproven = _read(disk, fd, verification, take or kept.extend)
+        log = verification.end(anchor, kept)
         lease.stamp(log.point.fence + 1)
         with naming("recover", place.log):
             if log.tail.kind is TailKind.TORN:
-                _keep(disk, directory, data[log.tail.offset :], log.tail.offset)
+                _keep(disk, directory, disk.read(fd, log.tail.offset), log.tail.offset)
                 disk.truncate(fd, log.tail.offset)
                 disk.sync(fd)
-            _write_again(disk, fd, data, log)
+            _write_again(disk, fd, unproven)
     finally:
         disk.close(fd)
     return log
+
+
+def _read(disk: Disk, fd: int, verification: Verification, take: TakeFrames) -> deque[Frame]:
+    """Hand out the frames of the log, piece by piece; returns those that no later frame calls durable."""
+    unproven: deque[Frame] = deque()
+    offset = 0
+    while piece := disk.read(fd, offset, PIECE_BYTES):
+        offset += len(piece)
+        frames = verification.feed(piece)
+        take(frames)
+        unproven.extend(frames)
+        durable = unproven[-1].synced if unproven else 0
+        while durable and unproven[0].seq <= durable:
+            unproven.popleft()
+    return unproven
 
 
 def _keep(disk: Disk, directory: int, torn: bytes, offset: int) -> None:
@@ -66,10 +87,8 @@ def _keep(disk: Disk, directory: int, torn: bytes, offset: int) -> None:
     disk.sync_directory(directory)
 
 
-def _write_again(disk: Disk, fd: int, data: bytes, log: Scan) -> None:
+def _write_again(disk: Disk, fd: int, unproven: deque[Frame]) -> None:
     """Write the frames that nothing testifies to once more, in place: after a failed sync the page cache may lie (HAZ3)."""
-    durable = synced_upto(log.frames)
-    unproven = next((frame for frame in log.frames if frame.seq > durable or durable == 0), None)
-    if unproven is not None:
-        disk.write(fd, data[unproven.offset : log.tail.offset], unproven.offset)
+    if unproven:
+        disk.write(fd, b"".join(map(line_of, unproven)), unproven[0].offset)
         disk.sync(fd)

@@ -12,9 +12,9 @@ from semel.errors import StoreError, UnsafeStore
 
 SESSIONS = "sessions"
 _CHECK = "Check who owns it, and whether its disk is full, read-only or broken."
-_REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
+REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
 _NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
-_NETWORK = frozenset(
+NETWORK = frozenset(
     {
         *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"),
         *("ocfs2", "smb2", "smb3", "smbfs"),
@@ -30,7 +30,7 @@ def naming(what: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NOT_A_PLAIN_NAME:
-            raise UnsafeStore(f"could not {what} {path}: it is a link or no plain file. {_REMEDY}") from error
+            raise UnsafeStore(f"could not {what} {path}: it is a link or no plain file. {REMEDY}") from error
         raise StoreError(f"could not {what} {path}: {error.strerror or error}. {_CHECK}") from error
 
 
@@ -40,12 +40,12 @@ def open_private(disk: Disk, name: str, within: int, flags: int, path: Path) -> 
         fd = disk.open_file(name, within, flags)
     except OSError as error:
         if error.errno in _NOT_A_PLAIN_NAME:
-            raise UnsafeStore(f"{path} is a link or no plain file. {_REMEDY}") from error
+            raise UnsafeStore(f"{path} is a link or no plain file. {REMEDY}") from error
         raise
     fault = is_private_file(disk.status(fd), disk.user())
     if fault is not None:
         disk.close(fd)
-        raise UnsafeStore(f"{path} {fault}. {_REMEDY}")
+        raise UnsafeStore(f"{path} {fault}. {REMEDY}")
     return fd
 
 
@@ -96,9 +96,9 @@ class Root:
                 self.disk.make_directory(SESSIONS, root)
         self._kind = self._kind or self.disk.file_system(self.path)
         kind = self._kind
-        if kind in _NETWORK:
+        if kind in NETWORK:
             raise UnsafeStore(
-                f"{self.path} is on a network file system ({kind}), whose locks and syncs cannot be relied on. {_REMEDY}"
+                f"{self.path} is on a network file system ({kind}), whose locks and syncs cannot be relied on. {REMEDY}"
             )
 
     @contextmanager
@@ -143,12 +143,12 @@ class Root:
             fd = self.disk.open_directory(name, within)
         except OSError as error:
             if error.errno in _NOT_A_PLAIN_NAME:
-                raise UnsafeStore(f"{path} is a link or no directory. {_REMEDY}") from error
+                raise UnsafeStore(f"{path} is a link or no directory. {REMEDY}") from error
             raise
         try:
             fault = is_private_directory(self.disk.status(fd), self.disk.user())
             if fault is not None:
-                raise UnsafeStore(f"{path} {fault}. {_REMEDY}")
+                raise UnsafeStore(f"{path} {fault}. {REMEDY}")
             yield fd
         finally:
             self.disk.close(fd)

@@ -7,17 +7,20 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from semel.adapters.file import names
+from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
+from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease, look_at
-from semel.adapters.file.reader import Reader
+from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
+from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
-from semel.ports.log import View
+from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
 
 _FIRST_LINE_BYTES = 4096  # a lineage line with the longest id is shorter
@@ -31,14 +34,37 @@ class FileStore:
     """
 
     def __init__(
-        self, root: Path, clock: Clock, *, known: frozenset[str], disk: Disk | None = None, inline_sync: bool = True
+        self,
+        root: Path,
+        clock: Clock,
+        *,
+        known: frozenset[str],
+        disk: Disk | None = None,
+        inline_sync: bool = True,
+        ceiling_bytes: int = CEILING_BYTES,
     ) -> None:
         """Touches nothing yet."""
+        self._ceiling_bytes = ceiling_bytes
         self._root = Root(Path(root), disk or Disk())
         self._disk, self._clock, self._known, self._inline = self._root.disk, clock, known, inline_sync
         self._reader = Reader(self._disk, known)
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
+        self._index = Index(self._root.path)
+
+    @property
+    def root(self) -> Root:
+        """The state directory, for upkeep."""
+        return self._root
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The features that this build can interpret."""
+        return self._known
+
+    def session_in(self, name: str) -> str | None:
+        """The id of the session that a directory name stands for; None if it is none of ours."""
+        return self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
 
     @property
     def path(self) -> Path:
@@ -50,12 +76,12 @@ class FileStore:
         return Place(self._root, session).log
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions that have a log, sorted."""
+        """The ids of all sessions that have a log, or a status that remembers one, sorted: a log that is gone is not hidden."""
         found: list[str] = []
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
             for name in self._disk.names(directory):
-                session = self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
-                if session is not None and self.exists(session):
+                session = self.session_in(name)
+                if session is not None and (self.exists(session) or self.read_status(session) is not None):
                     found.append(session)
         return sorted(found)
 
@@ -66,6 +92,13 @@ class FileStore:
             return self._disk.status_of(path).st_size > 0
         return False
 
+    def made_here(self, session: str) -> bool:
+        """Whether the log's file is ours alone, as semel makes it; one from a checkout or an archive of others is not."""
+        path = self.log_path(session)
+        with naming("look at", path), suppress(FileNotFoundError, NotADirectoryError):
+            return not self._disk.status_of(path).st_mode & 0o077
+        return False
+
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
         place = Place(self._root, session)
@@ -73,12 +106,12 @@ class FileStore:
             return look_at(place, directory).owner
         return None
 
-    async def open(self, session: str) -> FileWriter:
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> FileWriter:
         """Take the lease, verify every frame, recover the tail, and return the writer."""
         place = Place(self._root, session)
         if self._inline:
-            return self._open(place)
-        return await settled(lambda: self._open(place), FileWriter.abandon)
+            return self._open(place, take)
+        return await settled(lambda: self._open(place, take), FileWriter.abandon)
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
@@ -102,6 +135,27 @@ class FileStore:
                 self._disk.close(fd)
         return b""
 
+    def blobs(self, session: str) -> FileBlobs:
+        """The blobs of a session, for reading; its writer's may be changed."""
+        return FileBlobs(Place(self._root, session), refuse_reader)
+
+    def recall(self, session: str) -> bytes | None:
+        """What was remembered of a log that is still the same."""
+        self._refuse_newer_floor()
+        try:
+            mark = mark_of(self._disk.status_of(self.log_path(session)))
+        except OSError:
+            return None
+        return self._index.recall(session, mark)
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a log."""
+        self._index.remember(session, mark, content)
+
+    def forget(self) -> None:
+        """Remove the index."""
+        self._index.drop()
+
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         place = Place(self._root, session)
@@ -109,15 +163,23 @@ class FileStore:
             return place.read_status(directory)
         return None
 
-    def _open(self, place: Place) -> FileWriter:
+    def _open(self, place: Place, take: TakeFrames | None) -> FileWriter:
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory)
             try:
-                log = recover(place, directory, lease, self._known)
+                log = recover(place, directory, lease, self._known, take)
                 self.floor.raise_to(log.features)
-                writer = FileWriter(place, lease, log, floor=self.floor, clock=self._clock, inline=self._inline)
+                writer = FileWriter(
+                    place,
+                    lease,
+                    log,
+                    floor=self.floor,
+                    clock=self._clock,
+                    inline=self._inline,
+                    ceiling_bytes=self._ceiling_bytes,
+                )
             except BaseException:
                 lease.release()
                 raise

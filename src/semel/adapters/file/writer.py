@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from semel.adapters.file.blobs import FileBlobs
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
 from semel.adapters.file.threads import settled
-from semel.core.frame import Encoded, Frame, Scan, encode_frames, witnessed
+from semel.core.frame import Encoded, Frame, Scan, encode_frames, within_ceiling, witnessed
 from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
 from semel.ports.log import Payload
 from semel.ports.world import Clock
@@ -23,12 +24,16 @@ from semel.ports.world import Clock
 class FileWriter:
     """Implements `ports.log.LogWriter`. Made by `FileStore.open`; for one event loop."""
 
-    def __init__(self, place: Place, lease: Lease, log: Scan, *, floor: FileFloor, clock: Clock, inline: bool) -> None:
+    def __init__(
+        self, place: Place, lease: Lease, log: Scan, *, floor: FileFloor, clock: Clock, inline: bool, ceiling_bytes: int
+    ) -> None:
         """`log` is what recovery found and made durable. With `inline` syncs block the loop, else a thread does them."""
+        self.ceiling_bytes = ceiling_bytes
         self.frames: Sequence[Frame] = log.frames
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
         self._lease, self._floor, self._clock, self._inline = lease, floor, clock, inline
+        self.blobs = FileBlobs(place, self.check)
         self._point = log.point
         self._durable = log.point.seq - 1
         self._parents_pending = True
@@ -42,6 +47,11 @@ class FileWriter:
     def head(self) -> int:
         """The seq of the last frame written."""
         return max(self._point.seq - 1, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the log is."""
+        return self._point.offset
 
     @property
     def durable(self) -> int:
@@ -69,10 +79,6 @@ class FileWriter:
         """Write `batch` without a sync."""
         self._allow()
         return self._write(batch, at_ms)
-
-    def forget_frames(self) -> None:
-        """Let go of the frames that were there at open."""
-        self.frames = ()
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""
@@ -129,7 +135,8 @@ class FileWriter:
 
     def _encode(self, batch: Sequence[Payload], at_ms: int | None) -> Encoded:
         stamp = self._clock.now_ms() if at_ms is None else at_ms
-        return encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=max(self._durable, 0))
+        encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=max(self._durable, 0))
+        return within_ceiling(encoded, self.ceiling_bytes, str(self._path))
 
     def _write(self, batch: Sequence[Payload], at_ms: int | None) -> Sequence[Frame]:
         """One write at the end of the file, taken back if it fails; the floor comes first (W16)."""

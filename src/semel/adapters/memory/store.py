@@ -5,15 +5,31 @@ it is one process; `crash` ends that process, with or without the power.
 """
 
 import errno
+import hashlib
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from semel.core.frame import Frame, Scan, encode_frames, scan, verified, witnessed
-from semel.errors import AppendRefused, ForeignWrite, LeaseLost, SessionBusy, StoreError, UnknownSession, WriterPoisoned, must
+from msgspec.structs import replace
+
+from semel.adapters.memory.blobs import MemoryBlobs
+from semel.core.ceiling import CEILING_BYTES
+from semel.core.frame import Frame, Scan, encode_frames, scan, within_ceiling, witnessed
+from semel.core.reading import verified
+from semel.errors import (
+    AppendRefused,
+    ForeignWrite,
+    LeaseLost,
+    NewerWriter,
+    SessionBusy,
+    StoreError,
+    UnknownSession,
+    WriterPoisoned,
+    must,
+)
 from semel.ports.floor import FeatureFloor
-from semel.ports.log import Payload, View
+from semel.ports.log import Payload, TakeFrames, View
 from semel.ports.world import Clock
 
 
@@ -27,6 +43,8 @@ class MemoryLog:
     status: bytes | None = None
     torn: list[bytes] = field(default_factory=list)
     holder: "MemoryWriter | None" = None
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    remembered: tuple[str, bytes] | None = None
 
 
 class Medium:
@@ -72,8 +90,11 @@ class MemoryFloor:
 class MemoryStore:
     """One process on a medium; implements `ports.log.SessionStore`."""
 
-    def __init__(self, clock: Clock, *, known: frozenset[str], medium: Medium | None = None) -> None:
+    def __init__(
+        self, clock: Clock, *, known: frozenset[str], medium: Medium | None = None, ceiling_bytes: int = CEILING_BYTES
+    ) -> None:
         """`known` are the features that this build can interpret; without a `medium` it has its own."""
+        self.ceiling_bytes = ceiling_bytes
         self.medium = medium or Medium()
         self.floor: FeatureFloor = MemoryFloor(self.medium)
         self._clock, self._known = clock, known
@@ -87,24 +108,32 @@ class MemoryStore:
         """Whether the session has a log."""
         return session in self.medium.logs and bool(self.medium.logs[session].data)
 
+    def made_here(self, session: str) -> bool:
+        """Memory is nobody else's."""
+        return self.exists(session)
+
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
         log = self.medium.logs.get(session)
         return None if log is None or log.holder is None else "a process in memory"
 
-    async def open(self, session: str) -> "MemoryWriter":
+    async def open(self, session: str, *, take: TakeFrames | None = None) -> "MemoryWriter":
         """Take the lease, verify, cut a torn tail, and return the writer."""
+        self._refuse_newer_floor()
         log = self.medium.logs.setdefault(session, MemoryLog())
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
+        if take is not None:
+            take(found.frames)
+            found = replace(found, frames=())
         log.fence = max(log.fence, found.point.fence) + 1
         if len(log.data) > found.tail.offset:
             log.torn.append(bytes(log.data[found.tail.offset :]))
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
         self.floor.raise_to(found.features)
-        writer = MemoryWriter(self.medium, session, found, floor=self.floor, clock=self._clock)
+        writer = MemoryWriter(self, session, found, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
         return writer
@@ -114,16 +143,47 @@ class MemoryStore:
         log = self.medium.logs.get(session)
         if log is None or not (log.data or witnessed(log.status)):
             raise UnknownSession(f"there is no session {session!r}")
+        self._refuse_newer_floor()
         if log.holder is None:
             log.synced_bytes = scan(bytes(log.data)).tail.offset
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
         shown = [frame for frame in found.frames if frame.offset < log.synced_bytes]
         frames = tuple(frame for frame in shown if frame.seq > after)
-        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session))
+        mark = _mark(log) if len(shown) == len(found.frames) and found.tail.offset == len(log.data) else None
+        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session), mark=mark)
+
+    def blobs(self, session: str) -> MemoryBlobs:
+        """The blobs of a session, for reading."""
+
+        def refuse() -> None:
+            raise LeaseLost("only who holds the session's lease may change its blobs. Nothing was written.")
+
+        return MemoryBlobs(self.medium.logs.setdefault(session, MemoryLog()).blobs, refuse)
+
+    def recall(self, session: str) -> bytes | None:
+        """What was remembered of a log that is still the same."""
+        log = self.medium.logs.get(session)
+        known = None if log is None else log.remembered
+        return known[1] if log is not None and known is not None and known[0] == _mark(log) else None
+
+    def remember(self, session: str, mark: str, content: bytes) -> None:
+        """Keep what was derived from a log."""
+        self.medium.logs[session].remembered = (mark, content)
+
+    def forget(self) -> None:
+        """Forget all of it."""
+        for log in self.medium.logs.values():
+            log.remembered = None
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         return self.medium.logs[session].status if session in self.medium.logs else None
+
+    def _refuse_newer_floor(self) -> None:
+        """A build that lacks a feature of the floor may not use this medium at all (W18)."""
+        lacking = sorted(self.floor.names() - self._known)
+        if lacking:
+            raise NewerWriter("the medium", lacking)
 
     def crash(self, *, lose_unsynced: bool = False) -> None:
         """End this process: its writers hold nothing any more. With `lose_unsynced` the machine lost power, and all ended."""
@@ -138,13 +198,15 @@ class MemoryStore:
 class MemoryWriter:
     """Implements `ports.log.LogWriter`. Made by `MemoryStore.open`."""
 
-    def __init__(self, medium: Medium, session: str, found: Scan, *, floor: FeatureFloor, clock: Clock) -> None:
+    def __init__(self, store: MemoryStore, session: str, found: Scan, *, clock: Clock) -> None:
         """`found` is what the log holds, all of it durable."""
-        log = medium.logs[session]
+        log = store.medium.logs[session]
+        self.ceiling_bytes = store.ceiling_bytes
         self.frames: Sequence[Frame] = found.frames
         self.fence = log.fence
         self._log, self._session, self._point = log, session, found.point
-        self._medium, self._floor, self._clock = medium, floor, clock
+        self._medium, self._floor, self._clock = store.medium, store.floor, clock
+        self.blobs = MemoryBlobs(log.blobs, self.check)
         self._durable = found.point.seq - 1
         self._dead: tuple[type[StoreError], str] | None = None
 
@@ -152,6 +214,11 @@ class MemoryWriter:
     def head(self) -> int:
         """The seq of the last frame written."""
         return max(self._point.seq - 1, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the log is."""
+        return self._point.offset
 
     @property
     def digest(self) -> str:
@@ -173,6 +240,7 @@ class MemoryWriter:
         synced = max(self._durable, 0)
         stamp = self._clock.now_ms() if at_ms is None else at_ms
         encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
+        within_ceiling(encoded, self.ceiling_bytes, f"the log of {self._session!r}")
         self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
         if self._medium.fails("write"):
             full = OSError(errno.ENOSPC, "no space left on the medium")
@@ -182,10 +250,6 @@ class MemoryWriter:
         self._log.data += encoded.data
         self._point = encoded.point
         return encoded.frames
-
-    def forget_frames(self) -> None:
-        """Let go of the frames that were there at open."""
-        self.frames = ()
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""
@@ -226,3 +290,7 @@ class MemoryWriter:
             self.check()
         self._durable = self._point.seq - 1
         self._log.synced_bytes = self._point.offset
+
+
+def _mark(log: MemoryLog) -> str:
+    return hashlib.sha256(log.data).hexdigest()

@@ -1,9 +1,39 @@
-"""Whether the arguments that a model wrote can be sent back to a server as they are (B14)."""
+"""The arguments that a model wrote: how they are kept, and whether they can be sent back to a server as they are (B14, B19)."""
 
 import json
 import re
 
+from semel.core.values import JSON, clean_text
+
 _NESTED_MAX = 64
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair, which is one character
+    r"|(?P<lone>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
+    r"|\\.",
+    re.DOTALL,
+)
+
+
+def received(text: str) -> str:
+    """The text of a call's arguments as it is kept: its own, but for characters that no JSON may carry on; blank is `{}` (B13).
+
+    Half a surrogate pair and NUL are U+FFFD, also where they are written as an escape, so that what is stored can be sent.
+    """
+    text = clean_text(text)
+    if "\\u" in text:
+        text = _ESCAPE.sub(lambda match: "\ufffd" if match["lone"] else match[0], text)
+    return text if text.strip() else "{}"
+
+
+def of_value(value: JSON) -> str:
+    """The arguments of a server that sends the object itself instead of its text."""
+    return received(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def sendable(text: str) -> str:
+    """The text of one JSON object: `text` itself if it is one, else `{}`; the call's own result says what was wrong (B14)."""
+    text = received(text).strip(" \t\r\n")
+    return text if is_json_object(text) else "{}"
 
 
 def is_json_object(text: str) -> bool:

@@ -1,28 +1,25 @@
 """Model names -> models: `provider:model`, `family:model@URL`, `scripted:FILE` (design 11); and from a run's bundle (P4 to P10).
 
-The table holds what a name stands for today. A run freezes the result in its bundle; resuming it builds the model from the bundle
+The rows hold what a name stands for today. A run freezes the result in its bundle; resuming it builds the model from the bundle
 alone, so that a changed or withdrawn row moves nothing. Only the key is looked up again, by the host that it belongs to.
 """
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.adapters.models import scripted
+from semel.adapters.models.controls import Controls, Reasoning, ToolChoice
 from semel.adapters.models.deadline import Limits
-from semel.adapters.models.endpoint import ApiKey, Endpoint, KeyReader, key_from, key_variable, parse_endpoint
-from semel.adapters.models.openai_chat.options import (
-    PLAIN,
-    RENDERER,
-    RENDERERS,
-    ChatOptions,
-    Dialect,
-    Price,
-    decode_options,
-    encode_options,
-)
+from semel.adapters.models.endpoint import Endpoint, parse_endpoint
+from semel.adapters.models.families import FAMILIES, built
+from semel.adapters.models.family import Family
+from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
+from semel.adapters.models.pricing import Price
+from semel.adapters.models.rows import ModelRow, Provider, rows
 from semel.core.values import JSON, Bundle, Frozen
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
@@ -31,52 +28,42 @@ from semel.ports.world import Clock
 if TYPE_CHECKING:
     import httpx2
 
-OPENAI_CHAT = "openai_chat"
-
-
-class Provider(Frozen, frozen=True, kw_only=True):
-    """One row of the catalog: where a provider's models are served and how. `key` is the environment variable of its key."""
-
-    base_url: str
-    key: str | None = None
-    dialect: Dialect = PLAIN
-    example: str = ""
-
-
-PROVIDERS: dict[str, Provider] = {
-    "openai": Provider(
-        base_url="https://api.openai.com/v1",
-        key="OPENAI_API_KEY",
-        dialect=Dialect(system_role="developer", max_tokens_field="max_completion_tokens", store=False),
-        example="openai:gpt-5",
-    ),
-    "openrouter": Provider(
-        base_url="https://openrouter.ai/api/v1",
-        key="OPENROUTER_API_KEY",
-        dialect=Dialect(include_usage=False, cost_currency="USD"),  # it always sends usage, with the cost in USD
-        example="openrouter:anthropic/claude-opus-5.5",
-    ),
-    "deepseek": Provider(base_url="https://api.deepseek.com", key="DEEPSEEK_API_KEY", example="deepseek:deepseek-v4-pro"),
-    "moonshot": Provider(base_url="https://api.moonshot.ai/v1", key="MOONSHOT_API_KEY", example="moonshot:kimi-k3"),
-    "ollama": Provider(base_url="http://127.0.0.1:11434/v1", example="ollama:qwen3:30b"),
-    "vllm": Provider(base_url="http://127.0.0.1:8000/v1", example="vllm:Qwen/Qwen3-30B-A3B"),
-    "llamacpp": Provider(base_url="http://127.0.0.1:8080/v1", example="llamacpp:default"),
-}
+NOWHERE: Mapping[str, str] = {}
+ACCESS_KEY, SECRET_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+GIVEN_IN_CODE = "the key source given in code"
 
 
 class ModelOptions(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a caller may set for a model. `body` holds further members of the request, such as temperature or reasoning_effort.
+    """What a caller may set for a model.
 
+    `tool_choice`, `parallel_calls`, `reasoning`, `output_schema` and `cache` mean the same whatever the family; one that has no
+    words for a choice refuses it. `body` holds further members of the request, such as temperature, in the family's own words.
     `dialect` overrides single fields of the server's dialect. `key_env` names the variable of the key, for a URL of one's own.
     `limits` and `key_env` are not part of the bundle: they may differ when a run is resumed.
     """
 
     max_output_tokens: int | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_calls: bool | None = None
+    reasoning: Reasoning | None = None
+    output_schema: dict[str, JSON] | None = None
+    cache: Literal["off", "short", "long"] | None = None
     body: dict[str, JSON] = msgspec.field(default_factory=dict)
     dialect: dict[str, JSON] = msgspec.field(default_factory=dict)
     price: Price | None = None
     key_env: str | None = None
     limits: Limits = Limits()
+
+    @property
+    def controls(self) -> Controls:
+        """The choices that mean the same everywhere."""
+        return Controls(
+            tool_choice=self.tool_choice,
+            parallel_calls=self.parallel_calls,
+            reasoning=self.reasoning,
+            output_schema=self.output_schema,
+            cache=self.cache,
+        )
 
 
 def parse_options(raw: Mapping[str, JSON]) -> ModelOptions:
@@ -87,25 +74,29 @@ def parse_options(raw: Mapping[str, JSON]) -> ModelOptions:
         raise BadSettings(f"the model options cannot be used: {error}") from None
 
 
-def resolve(spec: str, options: ModelOptions) -> Bundle:
-    """What `spec` means today, without touching the network or a key. Raises UnknownModel or BadSettings."""
+def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHERE) -> Bundle:
+    """What `spec` means today, without touching the network or a key. Raises UnknownModel or BadSettings.
+
+    `environ` names the operator's own rows, and fills in what a base URL leaves open.
+    """
+    table = rows(environ)
     prefix, colon, name = spec.partition(":")
     if not colon or not name:
-        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {_nearest(prefix)}")
+        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {_nearest(prefix, table)}")
     if prefix == scripted.FAMILY:
         return scripted.scripted_bundle(name)
-    if prefix == OPENAI_CHAT:
-        model, at, url = name.rpartition("@")
-        if not at or not model:
-            raise UnknownModel(f"{spec!r} names no server; write {OPENAI_CHAT}:MODEL@https://host/v1")
-        return _bundle(model, parse_endpoint(url), _dialect_at(url), options)
-    if prefix not in PROVIDERS:
-        raise UnknownModel(
-            f"{prefix!r} in {spec!r} is no provider; did you mean {_nearest(prefix)}? Known are {', '.join(sorted(PROVIDERS))}, "
-            f"{scripted.FAMILY}:FILE, and {OPENAI_CHAT}:MODEL@https://host/v1 for any compatible server"
-        )
-    provider = PROVIDERS[prefix]
-    return _bundle(name, parse_endpoint(provider.base_url), provider.dialect, options)
+    model, _, url = name.rpartition("@")
+    if prefix in FAMILIES and model:
+        return _at_url(FAMILIES[prefix], model, parse_endpoint(url), options, table)
+    if prefix in table:
+        return _of_row(table[prefix], name, options, environ)
+    if prefix in FAMILIES:
+        raise UnknownModel(f"{spec!r} names no server; write {prefix}:MODEL@https://host/v1")
+    raise UnknownModel(
+        f"{prefix!r} in {spec!r} is no provider; did you mean {_nearest(prefix, table)}? Known are {', '.join(sorted(table))}, "
+        f"{scripted.FAMILY}:FILE, and FAMILY:MODEL@https://host/v1 for any compatible server, "
+        f"where FAMILY is {', '.join(sorted(FAMILIES))}"
+    )
 
 
 def build_model(
@@ -123,7 +114,8 @@ def build_model(
     anew for each request. `connector` replaces the sockets, for simulations. Raises UnknownModel or BadSettings.
     """
     options = options or ModelOptions()
-    return _build(resolve(spec, options), clock=clock, environ=environ, options=options, key=key, connector=connector)
+    bundle = resolve(spec, options, environ)
+    return _build(bundle, clock=clock, environ=environ, options=options, key=key, connector=connector)
 
 
 def restore_model(
@@ -146,37 +138,50 @@ def restore_model(
 
 def check_bundle(bundle: Bundle) -> None:
     """Raise BundleRefused unless this build renders `bundle` as the build that froze it did (P6 to P10)."""
-    if bundle.family not in (OPENAI_CHAT, scripted.FAMILY):
+    family = FAMILIES.get(scripted.SPOKEN if bundle.family == scripted.FAMILY else bundle.family)
+    if family is None:
         raise BundleRefused("frozen_render_config_unverifiable", f"no wire family {bundle.family!r} in this build")
-    if bundle.renderer not in RENDERERS:
+    if bundle.renderer not in family.renderers:
         raise BundleRefused(
-            "renderer_version_drift", f"renderer {bundle.renderer} of {bundle.family}; this build has {sorted(RENDERERS)}"
+            "renderer_version_drift", f"renderer {bundle.renderer} of {bundle.family}; this build has {sorted(family.renderers)}"
         )
-    if bundle.family == OPENAI_CHAT:
-        try:
-            recorded = encode_options(decode_options(bundle.options))
-            parse_endpoint(bundle.endpoint)
-        except (msgspec.DecodeError, BadSettings) as error:
-            raise BundleRefused("frozen_render_config_unverifiable", str(error)) from None
-        if recorded != bundle.options:
-            raise BundleRefused("frozen_render_config_drift", f"options {bundle.options} read back as {recorded}")
+    if bundle.family == scripted.FAMILY:
+        return
+    try:
+        recorded = family.encode(family.decode(bundle.options))
+        parse_endpoint(bundle.endpoint)
+    except (msgspec.DecodeError, BadSettings) as error:
+        raise BundleRefused("frozen_render_config_unverifiable", str(error)) from None
+    if recorded != bundle.options:
+        raise BundleRefused("frozen_render_config_drift", f"options {bundle.options} read back as {recorded}")
 
 
 def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOptions | None = None) -> str | None:
     """What to do about a key that `bundle` needs and `environ` lacks, None if nothing. For a check before a run."""
-    if bundle.family != OPENAI_CHAT:
+    if bundle.family == scripted.FAMILY:
         return None
-    endpoint = parse_endpoint(bundle.endpoint)
-    name, optional = _key_name(endpoint, options or ModelOptions())
+    endpoint, options = parse_endpoint(bundle.endpoint), options or ModelOptions()
+    if _auth(bundle) == "sigv4":
+        missing = [name for name in (ACCESS_KEY, SECRET_KEY) if not environ.get(name, "").strip()]
+        needed = bool(missing) and not _may_be_unsigned(endpoint, options, environ)
+        return f"no keys for {endpoint.host}: set {' and '.join(missing)}" if needed else None
+    name, optional = _key_name(endpoint, options, environ)
     return None if optional or environ.get(name, "").strip() else f"no key for {endpoint.host}: set {name}"
 
 
 def has_price(bundle: Bundle) -> bool:
     """Whether answers of this model come with a cost, so that a cost limit can hold."""
-    if bundle.family != OPENAI_CHAT:
+    if bundle.family == scripted.FAMILY:
         return False
-    options = decode_options(bundle.options)
-    return options.price is not None or options.dialect.cost_currency is not None
+    options = FAMILIES[bundle.family].decode(bundle.options)
+    return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+
+
+def known_of(spec: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
+    """What the catalog knows of a model by that name; nothing for one that it does not list."""
+    prefix, _, name = spec.partition(":")
+    provider = rows(environ).get(prefix)
+    return provider.models.get(name, ModelRow()) if provider is not None else ModelRow()
 
 
 def _build(
@@ -191,54 +196,93 @@ def _build(
     if bundle.family == scripted.FAMILY:
         script = scripted.load_script(bundle.endpoint)
         return scripted.ScriptedModel(bundle=bundle, script=script, clock=clock, limits=options.limits)
-    from semel.adapters.models.openai_chat.model import OpenAIChat
     from semel.adapters.models.transport import Transport
 
     endpoint = parse_endpoint(bundle.endpoint)
-    name, optional = _key_name(endpoint, options)
-    held = key_from(environ, name, endpoint, optional=optional)
-    if key is not None:
-        held = ApiKey(host=endpoint.host, name="the key source given in code", read=key, optional=optional)
+    held = _credential(bundle, endpoint, options=options, environ=environ, key=key, clock=clock)
     transport = Transport(endpoint=endpoint, key=held, clock=clock, limits=options.limits, connector=connector)
-    return OpenAIChat(bundle=bundle, transport=transport, clock=clock)
+    return built(bundle, transport=transport, clock=clock)
 
 
-def _bundle(model: str, endpoint: Endpoint, dialect: Dialect, options: ModelOptions) -> Bundle:
-    try:
-        dialect = msgspec.convert({**msgspec.to_builtins(dialect), **options.dialect}, Dialect)
-    except msgspec.ValidationError as error:
-        raise BadSettings(f"the model option dialect cannot be used: {error}") from None
-    chat = ChatOptions(dialect=dialect, body=options.body, price=options.price)
-    return Bundle(
-        family=OPENAI_CHAT,
-        model=model,
-        endpoint=endpoint.base_url,
-        renderer=RENDERER,
-        max_output_tokens=options.max_output_tokens,
-        options=encode_options(chat),
+def _credential(
+    bundle: Bundle,
+    endpoint: Endpoint,
+    *,
+    options: ModelOptions,
+    environ: Mapping[str, str],
+    key: KeyReader | None,
+    clock: Clock,
+) -> Credential:
+    """What opens the endpoint, in the shape that the bundle froze (P5)."""
+    auth = _auth(bundle)
+    if auth == "sigv4":
+        from semel.adapters.models.bedrock_converse.sigv4 import SigningKeys, region_of
+
+        said = FAMILIES[bundle.family].decode(bundle.options).dialect.region
+        region = said or region_of(endpoint.host) or environ.get("AWS_REGION", "us-east-1")
+        unsigned = _may_be_unsigned(endpoint, options, environ)
+        held = NOWHERE if unsigned and not endpoint.loopback else environ
+        return SigningKeys(host=endpoint.host, region=region, environ=held, clock=clock, optional=unsigned)
+    name, optional = _key_name(endpoint, options, environ)
+    if key is not None:
+        return ApiKey(host=endpoint.host, name=GIVEN_IN_CODE, read=key, optional=optional, auth=auth)
+    return key_from(environ, name, endpoint, optional=optional, auth=auth)
+
+
+def _auth(bundle: Bundle) -> Auth:
+    auth: Auth = FAMILIES[bundle.family].decode(bundle.options).dialect.auth
+    return auth
+
+
+def _may_be_unsigned(endpoint: Endpoint, options: ModelOptions, environ: Mapping[str, str]) -> bool:
+    """Whether a host gets no signature: one of no row, unless the operator named it by `key_env`, and this machine."""
+    named = options.key_env is not None or any(_owns(row, endpoint.host) for row in rows(environ).values())
+    return endpoint.loopback or not named
+
+
+def _at_url(family: Family[Any], model: str, endpoint: Endpoint, options: ModelOptions, table: dict[str, Provider]) -> Bundle:
+    """A model at a URL. Where a provider of the catalog serves there in this family, its dialect is the server's."""
+    provider = next((row for row in table.values() if row.family == family.name and _owns(row, endpoint.host)), None)
+    return _bundle(family, model, endpoint, provider, options)
+
+
+def _of_row(provider: Provider, model: str, options: ModelOptions, environ: Mapping[str, str]) -> Bundle:
+    family = FAMILIES.get(provider.family)
+    if family is None:
+        raise BadSettings(f"the model catalog names a family {provider.family!r}; known are {', '.join(sorted(FAMILIES))}")
+    if provider.dialect.get("auth") == "sigv4" and environ.get(provider.key or "", "").strip():
+        provider = replace(provider, dialect={**provider.dialect, "auth": "bearer"})  # a key of its own needs no signature
+    return _bundle(family, model, parse_endpoint(provider.url(environ)), provider, options)
+
+
+def _bundle(family: Family[Any], model: str, endpoint: Endpoint, provider: Provider | None, options: ModelOptions) -> Bundle:
+    row = ModelRow() if provider is None else provider.models.get(model, ModelRow())
+    usual = {} if provider is None else provider.dialect
+    chosen = family.options(
+        dialect=family.dialect(family.plain, {**usual, **row.dialect, **options.dialect}),
+        body=options.body,
+        price=options.price or row.price,
+        controls=options.controls,
     )
+    limit = row.max_output if options.max_output_tokens is None else options.max_output_tokens
+    return family.bundle(model, endpoint.base_url, chosen, max_output_tokens=limit)
 
 
-def _at_host(host: str) -> Provider | None:
-    """The provider that serves at `host`; loopback ports are nobody's."""
-    return next((row for row in PROVIDERS.values() if row.key is not None and parse_endpoint(row.base_url).host == host), None)
+def _owns(provider: Provider, host: str) -> bool:
+    """Whether a provider with a key serves at `host`; loopback ports are nobody's."""
+    return provider.key is not None and provider.serves(host)
 
 
-def _dialect_at(url: str) -> Dialect:
-    provider = _at_host(parse_endpoint(url).host)
-    return PLAIN if provider is None else provider.dialect
-
-
-def _key_name(endpoint: Endpoint, options: ModelOptions) -> tuple[str, bool]:
+def _key_name(endpoint: Endpoint, options: ModelOptions, environ: Mapping[str, str]) -> tuple[str, bool]:
     """The variable of an endpoint's key, and whether it may be unset. A provider's own key goes to the provider's host only."""
-    provider = _at_host(endpoint.host)
     if options.key_env is not None:
         return options.key_env, endpoint.loopback
-    if provider is not None and provider.key is not None:
-        return provider.key, False
+    for provider in rows(environ).values():
+        if provider.key is not None and _owns(provider, endpoint.host):
+            return provider.key, False
     return key_variable(endpoint.host), True
 
 
-def _nearest(prefix: str) -> str:
-    close = difflib.get_close_matches(prefix.lower(), PROVIDERS, n=1, cutoff=0.0)
-    return PROVIDERS[close[0]].example
+def _nearest(prefix: str, table: dict[str, Provider]) -> str:
+    close = difflib.get_close_matches(prefix.lower(), table, n=1, cutoff=0.0)
+    return table[close[0]].example or f"{close[0]}:MODEL"

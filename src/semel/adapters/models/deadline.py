@@ -19,6 +19,7 @@ class Limits(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `idle` runs from the last byte of any kind, `progress` from the last content: comments, pings and empty deltas are bytes but
     no content, so a server that only pings is given up on, later than a silent one (B25). `response_bytes` bounds the body.
+    `cooldown_ms` is how long a request waits here, before it is sent, for an account that has refused another one.
     """
 
     connect_ms: int | None = 15_000
@@ -28,6 +29,7 @@ class Limits(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     progress_ms: int | None = 300_000
     total_ms: int | None = 1_800_000
     response_bytes: int = 128 * 1024 * 1024
+    cooldown_ms: int | None = 60_000
 
 
 class Ledger:
@@ -36,6 +38,7 @@ class Ledger:
     def __init__(self, limits: Limits, now: float) -> None:
         """`now` is the moment of the send."""
         self.limits = limits
+        self.custody = Custody()
         self._sent = now
         self._connected = False
         self._headers: float | None = None
@@ -83,11 +86,53 @@ class Ledger:
         return min((at for at, _ in self.deadlines()), default=None)
 
 
-def timer(clock: Clock, seconds: float, ring: Callable[[], None]) -> asyncio.Task[None]:
-    """Call `ring` once `seconds` have passed, and a millisecond. The only maker of timers for models (X10); cancel it to stop."""
+class TimerDenied(Exception):
+    """No more timers may be made for this exchange, so whatever would have waited does not."""
+
+
+class Custody:
+    """Who holds the timers of an exchange: each is admitted before it is made, and given back when it has rung or was cancelled.
+
+    `made` and `alive` are for tests to look at; `most` bounds how many are alive at once.
+    """
+
+    def __init__(self, most: int = 4) -> None:
+        """None yet."""
+        self.most, self.made, self.alive = most, 0, 0
+
+    def take(self) -> None:
+        """Admit one timer. Raises TimerDenied."""
+        if self.alive >= self.most:
+            raise TimerDenied(f"{self.alive} timers are alive, {self.most} are allowed")
+        self.made += 1
+        self.alive += 1
+
+    def give_back(self, _timer: object = None) -> None:
+        """One has ended."""
+        self.alive -= 1
+
+
+def timer(clock: Clock, seconds: float, ring: Callable[[], None], custody: Custody) -> asyncio.Task[None]:
+    """Call `ring` once `seconds` have passed, and a millisecond. The only maker of timers for models (X10); cancel it to stop.
+
+    Raises TimerDenied, before anything is made.
+    """
+    custody.take()
 
     async def wait() -> None:
         await clock.sleep(max(0.0, seconds) + _LATE_SECONDS)
         ring()
 
-    return asyncio.get_running_loop().create_task(wait())
+    task = asyncio.get_running_loop().create_task(wait())
+    task.add_done_callback(custody.give_back)
+    return task
+
+
+async def pause(clock: Clock, seconds: float, custody: Custody) -> None:
+    """Wait that long; cancelling ends it at once (X22). Raises TimerDenied."""
+    rung = asyncio.Event()
+    bell = timer(clock, seconds, rung.set, custody)
+    try:
+        await rung.wait()
+    finally:
+        bell.cancel()

@@ -2,12 +2,14 @@
 
     {"answers": [{"text": "...", "calls": [{"name": "pay", "args": {"cents": 5}}], "stop": "tool_use",
                   "usage": {"input": 10, "output": 3}, "chunk": 8, "delay_ms": 20, "expect": "invoice 17",
-                  "fault": {"kind": "status", "status": 429}}]}
+                  "thinking": "hm", "fault": {"kind": "status", "status": 429}}]}
 
 Answer i serves the request that holds i assistant messages, so a client that is killed and asks again gets the same answer.
 """
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -67,7 +69,7 @@ class Trickle(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class PingOnly(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="ping_only"):
-    """Send `at` bytes, then only comments, every `every_ms`."""
+    """Send the events in the first `at` bytes, then only signs of life without content, every `every_ms`."""
 
     at: int = 0
     every_ms: int = 1000
@@ -82,16 +84,32 @@ class StreamError(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True,
     times: int | None = 1
 
 
-Fault = Status | Cut | Stall | Hold | Trickle | PingOnly | StreamError
+class Empty(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="empty"):
+    """Send `count` events without content in front of the answer's second half: they are bytes, but no progress."""
+
+    count: int = 10
+    times: int | None = 1
+
+
+class Garble(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="garble"):
+    """Change a quote at or behind `at` (half of the body if null) on its way: bad UTF-8 in events, a wrong checksum in frames."""
+
+    at: int | None = None
+    times: int | None = 1
+
+
+Fault = Status | Cut | Stall | Hold | Trickle | PingOnly | StreamError | Empty | Garble
 
 
 class ScriptedAnswer(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One answer. `chunk` is the number of characters per piece, `expect` text that the newest messages must hold.
 
+    `thinking` comes first, in the form that the wire format has for it, with state that wants to be sent back.
     A fault strikes the first `times` requests for this answer, every one if `times` is null; the next gets the answer.
     """
 
     text: str = ""
+    thinking: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     stop: Stop | None = None
     usage: Usage | None = None
@@ -131,33 +149,24 @@ def parse_script(text: str | bytes, name: str) -> Script:
     return script
 
 
-class _Role(msgspec.Struct):
-    role: str = ""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is read of a request: how many answers it holds, the model's name, and, if asked for, all behind the last answer."""
+
+    answers: int
+    model: str
+    newest: Callable[[], JSON]
 
 
-class Asked(msgspec.Struct):
-    """What is read of a request: of each message its role only, which costs little however long the conversation is."""
-
-    messages: list[_Role]
-    model: str = ""
-
-
-def read_request(request: bytes) -> Asked:
-    """Read a chat completion request. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(request, type=Asked)
-
-
-def choose(script: Script, asked: Asked, request: bytes) -> int:
+def choose(script: Script, asked: Asked) -> int:
     """The index of the answer to a request. Raises ScriptRefused."""
-    roles = [message.role for message in asked.messages]
-    index = roles.count("assistant")
+    index = asked.answers
     if index >= len(script.answers):
         raise ScriptRefused(
             "script_exhausted", f"the script has {len(script.answers)} answers, this request asks for number {index + 1}"
         )
     if expect := script.answers[index].expect:
-        newest = len(roles) - roles[::-1].index("assistant") if index else 0
-        text = json.dumps(json.loads(request)["messages"][newest:], ensure_ascii=False)
+        text = json.dumps(asked.newest(), ensure_ascii=False)
         for wanted in (expect,) if isinstance(expect, str) else expect:
             if json.dumps(wanted, ensure_ascii=False)[1:-1] not in text:
                 raise ScriptRefused(
@@ -187,6 +196,11 @@ def calls_of(answer: ScriptedAnswer, index: int) -> tuple[ToolCall, ...]:
 def stop_of(answer: ScriptedAnswer) -> Stop:
     """Why the answer stops, where the script leaves it out."""
     return answer.stop or (Stop.TOOL_USE if answer.calls else Stop.END_TURN)
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """A text as it is streamed."""
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def _arguments(call: ScriptedCall) -> str:

@@ -1,14 +1,13 @@
-"""A scripted answer as a chat completions server would send it: the steps of one reply. Pure; performing them is elsewhere."""
+"""A scripted answer as a chat completions server would send it."""
 
 import json
-from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
 from semel.adapters.models import script as source
-from semel.adapters.models.script import Fault, Script, ScriptedAnswer, ScriptRefused
-from semel.core.values import JSON, Frozen, Stop, Usage
+from semel.adapters.models.script import Asked, ScriptedAnswer
+from semel.adapters.models.script_steps import Unreadable
+from semel.core.values import JSON, Stop, Usage
 
 _CREATED = 1767225600
 _FINISH = {
@@ -19,137 +18,61 @@ _FINISH = {
     Stop.REFUSAL: "stop",
     Stop.OTHER: "other",
 }
-PING = b": ping\n\n"
 
 
-class Head(Frozen, frozen=True, kw_only=True):
-    """Status and headers; the first step of every reply."""
-
-    status: int
-    headers: dict[str, str]
+class _Role(msgspec.Struct):
+    role: str = ""
 
 
-class Send(Frozen, frozen=True, kw_only=True):
-    """Bytes of the body."""
+class _Request(msgspec.Struct):
+    """Of each message its role only, which costs little however long the conversation is."""
 
-    body: bytes
-
-
-class Pause(Frozen, frozen=True, kw_only=True):
-    """Wait that long."""
-
-    ms: int
+    messages: list[_Role]
+    model: str = ""
 
 
-class HoldHere(Frozen, frozen=True, kw_only=True):
-    """Make the file `reached`, wait for the file `release`. Without file names, for whoever runs the server to say so."""
+class ChatFormat:
+    """Chat completions. Implements script_steps.Format."""
 
-    reached: str | None
-    release: str | None
+    content_type = "text/event-stream"
+    ping = b": ping\n\n"
+    empty = b'data: {"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1767225600,"model":"","choices":[]}\n\n'
 
-
-class Silence(Frozen, frozen=True, kw_only=True):
-    """Nothing more, the connection stays open; with `ping_ms`, a comment that often."""
-
-    ping_ms: int | None = None
-
-
-class End(Frozen, frozen=True, kw_only=True):
-    """The end of the reply: complete, by a reset, or by closing a chunked body without its last chunk."""
-
-    how: Literal["complete", "reset", "no_last_chunk"] = "complete"
-
-
-Step = Head | Send | Pause | HoldHere | Silence | End
-_STREAM = Head(status=200, headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
-
-
-class ChatScript:
-    """A script as a chat completions server. Counts how often each answer was asked for, since a fault strikes that often."""
-
-    def __init__(self, script: Script) -> None:
-        """Nothing asked yet."""
-        self._script = script
-        self._asked: dict[int, int] = {}
-
-    def reply(self, request: bytes) -> Iterator[Step]:
-        """The steps of the reply to one request body."""
+    def read(self, request: bytes) -> Asked:
+        """Count the answers of a request."""
         try:
-            asked = source.read_request(request)
-            index = source.choose(self._script, asked, request)
-        except ScriptRefused as refused:
-            error = {"message": str(refused), "type": "invalid_request_error", "code": refused.code}
-            return iter(_refusal(400, {}, {"error": error}))
+            asked = msgspec.json.decode(request, type=_Request)
         except msgspec.DecodeError:
-            error = {"message": "not a chat completion request", "type": "invalid_request_error", "code": ""}
-            return iter(_refusal(400, {}, {"error": error}))
-        answer = self._script.answers[index]
-        fault = source.strikes(answer, self._asked.get(index, 0))
-        self._asked[index] = self._asked.get(index, 0) + 1
-        return _steps(answer, fault, chat_events(answer, index, asked.model))
+            raise Unreadable("not a chat completion request") from None
+        roles = [message.role for message in asked.messages]
+        newest = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+        return Asked(answers=roles.count("assistant"), model=asked.model, newest=lambda: json.loads(request)["messages"][newest:])
 
+    def events(self, answer: ScriptedAnswer, index: int, model: str) -> list[bytes]:
+        """The chunks of an answer, `[DONE]` last."""
+        return chat_events(answer, index, model)
 
-def _steps(answer: ScriptedAnswer, fault: Fault | None, events: list[bytes]) -> Iterator[Step]:
-    if answer.delay_ms:
-        yield Pause(ms=answer.delay_ms)
-    if isinstance(fault, source.Status):
-        yield from _refusal(fault.status, fault.headers, fault.body)
-        return
-    yield _STREAM
-    if fault is None:
-        yield from (Send(body=event) for event in events)
-        yield End()
-        return
-    yield from _faulty(fault, events)
+    def error_event(self, error: JSON) -> bytes:
+        """A chunk that holds an error."""
+        return _event({"error": error or {"message": "scripted failure", "type": "server_error", "code": None}})
 
-
-def _faulty(fault: Fault, events: list[bytes]) -> Iterator[Step]:
-    whole = b"".join(events)
-    if isinstance(fault, source.Trickle):
-        for start in range(0, len(whole), max(1, fault.bytes)):
-            yield Send(body=whole[start : start + max(1, fault.bytes)])
-            yield Pause(ms=fault.every_ms)
-        yield End()
-        return
-    assert not isinstance(fault, source.Status)
-    at = len(whole) // 2 if fault.at is None else min(fault.at, len(whole))
-    if isinstance(fault, source.StreamError):
-        error = fault.error or {"message": "scripted failure", "type": "server_error", "code": None}
-        kept = whole[:at].rpartition(b"\n\n")
-        yield Send(body=kept[0] + kept[1] + _event({"error": error}))
-        yield End()
-        return
-    if at:
-        yield Send(body=whole[:at])
-    if isinstance(fault, source.Cut):
-        yield End(how=fault.how)
-    elif isinstance(fault, source.Hold):
-        yield HoldHere(reached=fault.reached, release=fault.release)
-        yield Send(body=whole[at:])
-        yield End()
-    else:
-        yield Silence(ping_ms=fault.every_ms if isinstance(fault, source.PingOnly) else None)
-
-
-def _refusal(status: int, headers: dict[str, str], body: JSON) -> list[Step]:
-    if body is None:
-        body = {"error": {"message": f"scripted status {status}", "type": None, "code": None}}
-    is_text = isinstance(body, str)
-    content = body if is_text else json.dumps(body, ensure_ascii=False)
-    kind = "text/plain; charset=utf-8" if is_text else "application/json"
-    return [Head(status=status, headers={"content-type": kind, **headers}), Send(body=content.encode()), End()]
+    def refusal(self, status: int, code: str, message: str) -> tuple[dict[str, str], JSON]:
+        """An error object."""
+        kind = "invalid_request_error" if status == 400 else None
+        return {}, {"error": {"message": message, "type": kind, "code": code or None}}
 
 
 def chat_events(answer: ScriptedAnswer, index: int, model: str) -> list[bytes]:
     """The events of one streamed answer, `[DONE]` last."""
     stop = source.stop_of(answer)
     deltas: list[dict[str, JSON]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": piece} for piece in source.pieces(answer.thinking, answer.chunk)]
     member = "refusal" if stop is Stop.REFUSAL else "content"
-    deltas += [{member: piece} for piece in _pieces(answer.text, answer.chunk)]
+    deltas += [{member: piece} for piece in source.pieces(answer.text, answer.chunk)]
     for ordinal, call in enumerate(source.calls_of(answer, index)):
         opening = {"index": ordinal, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
         deltas.append({"tool_calls": [opening]})
-        for piece in _pieces(call.arguments, answer.chunk):
+        for piece in source.pieces(call.arguments, answer.chunk):
             deltas.append({"tool_calls": [{"index": ordinal, "function": {"arguments": piece}}]})
     events = [_event(_chunk(index, model, delta, None)) for delta in deltas]
     events.append(_event(_chunk(index, model, {}, _FINISH[stop])))
@@ -183,10 +106,6 @@ def _usage(usage: Usage) -> dict[str, JSON]:
     if usage.reasoning is not None:
         result["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     return result
-
-
-def _pieces(text: str, size: int) -> list[str]:
-    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def _event(value: JSON) -> bytes:

@@ -1,22 +1,27 @@
-"""The scripted model in this process: the replies of `script_chat`, decoded as if they had come over a socket."""
+"""The scripted model in this process: the replies of `script_steps`, decoded as if they had come over a socket."""
 
 import hashlib
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
 from semel.adapters.models.deadline import Limits
-from semel.adapters.models.openai_chat.decode import BodyDecoder, Undecodable
-from semel.adapters.models.openai_chat.errors import body_error, failed
-from semel.adapters.models.openai_chat.options import RENDERER, ChatOptions
-from semel.adapters.models.openai_chat.render import ChatRenderer
+from semel.adapters.models.decoding import Undecodable
+from semel.adapters.models.openai_chat.decode import chat_decoder
+from semel.adapters.models.openai_chat.options import OPENAI_CHAT, ChatOptions
+from semel.adapters.models.openai_chat.render import ChatForm
+from semel.adapters.models.openai_errors import OPENAI_ERRORS, refusal
+from semel.adapters.models.rendering import Renderer
 from semel.adapters.models.script import Script, parse_script
-from semel.adapters.models.script_chat import ChatScript, End, Head, HoldHere, Pause, Send, Silence, Step
+from semel.adapters.models.script_chat import ChatFormat
+from semel.adapters.models.script_steps import End, Head, HoldHere, Pause, ScriptServer, Send, Silence, Step
+from semel.adapters.models.server_error import ServerError, failed
 from semel.core.values import Bundle, Prompt
 from semel.errors import UnknownModel
 from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, Request
 from semel.ports.world import Clock
 
 FAMILY = "scripted"
+SPOKEN = OPENAI_CHAT.name  # the family whose words it understands
 _POLL_SECONDS = 0.01
 
 
@@ -31,7 +36,7 @@ def load_script(path: str) -> Script:
 
 def scripted_bundle(path: str) -> Bundle:
     """What a run with this script freezes: the file's absolute path is its endpoint."""
-    return Bundle(family=FAMILY, model=Path(path).name, endpoint=str(Path(path).absolute()), renderer=RENDERER)
+    return Bundle(family=FAMILY, model=Path(path).name, endpoint=str(Path(path).absolute()), renderer=OPENAI_CHAT.renderer)
 
 
 class ScriptedModel:
@@ -41,8 +46,8 @@ class ScriptedModel:
         """`limits` decide when a silent reply is given up, as over HTTP."""
         self._bundle, self._clock, self._limits = bundle, clock, limits or Limits()
         self._options = ChatOptions()
-        self._renderer = ChatRenderer(bundle, self._options)
-        self._script = ChatScript(script)
+        self._renderer = Renderer(ChatForm(bundle, self._options))
+        self._script = ScriptServer(script, ChatFormat())
 
     @property
     def bundle(self) -> Bundle:
@@ -55,7 +60,7 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """Play the reply to `request`. Raises ModelFailed as the HTTP adapter would."""
-        decoder, received, head = BodyDecoder(self._options), bytearray(), Head(status=200, headers={})
+        decoder, received, head = chat_decoder(self._options), bytearray(), Head(status=200, headers={})
         try:
             for step in self._script.reply(request.body):
                 if isinstance(step, Head):
@@ -65,13 +70,8 @@ class ScriptedModel:
                     for text in decoder.feed(step.body) if head.status == 200 else ():
                         yield Delta(text=text)
                 elif isinstance(step, End) and head.status != 200:
-                    raise failed(
-                        body_error(bytes(received)),
-                        _facts(head, received),
-                        where="the script",
-                        headers=head.headers,
-                        now_ms=self._now(),
-                    )
+                    error = refusal(head.status, head.headers, bytes(received))
+                    raise self._failed(error, _facts(head, received), head.headers)
                 else:
                     await self._wait(step, _facts(head, received))
             decoded = decoder.result()
@@ -107,11 +107,12 @@ class ScriptedModel:
 
     def _unusable(self, problem: Undecodable, facts: Exchange, headers: Mapping[str, str]) -> ModelFailed:
         if problem.error is not None:
-            return failed(problem.error, facts, where="the script", headers=headers, now_ms=self._now())
+            return self._failed(problem.error, facts, headers)
         return ModelFailed(problem.failure or FailureClass.MALFORMED_OUTPUT, f"the script: {problem}", exchange=facts)
 
-    def _now(self) -> int:
-        return self._clock.now_ms()
+    def _failed(self, error: ServerError, facts: Exchange, headers: Mapping[str, str]) -> ModelFailed:
+        now_ms = self._clock.now_ms()
+        return failed(error, facts, table=OPENAI_ERRORS, where="the script", headers=headers, now_ms=now_ms)
 
 
 def _touch(path: str | None) -> None:

@@ -1,7 +1,8 @@
 """Server-sent events from bytes, as the WHATWG describes them, whatever the cuts between chunks (wire 7, B29).
 
 Only CR, LF and CRLF end a line; one leading BOM is dropped; an event without a `data` line is not dispatched; an event that
-the end of the stream cuts is dropped. `retry` is ignored: reconnecting is not ours to do.
+the end of the stream cuts is dropped. `retry` is ignored: reconnecting is not ours to do. Lines without a known field name are
+ignored too, but kept aside: some servers write an error as plain JSON between the events.
 """
 
 import re
@@ -11,7 +12,9 @@ from semel.core.values import Frozen
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 _BOM = b"\xef\xbb\xbf"
+_IGNORED = frozenset({b"", b"id", b"retry"})
 EVENT_BYTES_MAX = 16 * 1024 * 1024
+STRAY_BYTES_MAX = 64 * 1024
 
 
 class Event(Frozen, frozen=True, kw_only=True):
@@ -40,6 +43,7 @@ class Parser:
         self._id = b""
         self._first_line = True
         self._after_cr = False
+        self.stray = bytearray()  # lines that are no field, up to a bound
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that end in `chunk`. Raises EventTooLarge."""
@@ -80,6 +84,8 @@ class Parser:
         elif name == b"id" and b"\0" not in value:
             self._bound(len(value))
             self._id = value
+        elif name not in _IGNORED and len(self.stray) + len(line) < STRAY_BYTES_MAX:
+            self.stray += line + b"\n"
         return None
 
     def _dispatch(self) -> Event | None:

@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from semel.adapters.models.deadline import Ledger, Limits, timer
-from semel.adapters.models.endpoint import ApiKey, Endpoint
+from semel.adapters.models.cooldown import cooldown_of
+from semel.adapters.models.deadline import Custody, Ledger, Limits, timer
+from semel.adapters.models.endpoint import Endpoint
+from semel.adapters.models.keys import Credential, Outgoing
 from semel.adapters.models.transport_errors import failure_of
 from semel.core.values import printable
 from semel.errors import BadSettings
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import httpx2
 
 _BUFFERED_BYTES = 1024 * 1024  # read ahead of the consumer; beyond it the socket waits
+_REST_BYTES = 64 * 1024
 _SETTLE_SECONDS = 0.05  # for the bytes behind a terminal event, so that the connection can be used again
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid")
 _KEPT_ALIVE_SECONDS = 60.0
@@ -50,6 +53,7 @@ class HttpExchange:
         self._buffer: deque[bytes] = deque()
         self._buffered = 0
         self._draining = False
+        self._rest = b""
         self._wake, self._room = asyncio.Event(), asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -110,7 +114,10 @@ class HttpExchange:
 
     async def push(self, chunk: bytes) -> None:
         """Add bytes from the socket; empty ones are no sign of life (X6). Waits while the consumer is far behind."""
-        if not chunk or self._draining:
+        if self._draining:
+            self._rest += chunk[: _REST_BYTES - len(self._rest)]
+            return
+        if not chunk:
             return
         self._buffer.append(chunk)
         self._buffered += len(chunk)
@@ -123,13 +130,20 @@ class HttpExchange:
         """Wait until the headers are here."""
         await self._until(lambda: bool(self.status))
 
-    async def settle(self) -> None:
-        """After a terminal event: let the rest of the body come, briefly."""
-        if self._pump is None or self._pump.done():
+    async def settle(self) -> bytes:
+        """After a terminal event: let the rest of the body come, briefly, so that the connection can be used again.
+
+        Returns what came of it, within a bound. It is no part of the answer, nor of the facts.
+        """
+        await self._drained()
+        return b"".join((*self._buffer, self._rest))[:_REST_BYTES]
+
+    async def _drained(self) -> None:
+        if self._pump is None or self._pump.done() or self._draining:
             return
         ended = asyncio.Event()
         self._pump.add_done_callback(lambda _task: ended.set())
-        bell = timer(self._clock, _SETTLE_SECONDS, ended.set)
+        bell = timer(self._clock, _SETTLE_SECONDS, ended.set, self._ledger.custody)
         self._draining = True  # nobody consumes any more, so the pump must not wait for room
         self._room.set()
         try:
@@ -196,7 +210,7 @@ class HttpExchange:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = timer(self._clock, at - self._clock.monotonic(), self._wake.set)
+        self._timer = timer(self._clock, at - self._clock.monotonic(), self._wake.set, self._ledger.custody)
 
 
 class Transport:
@@ -206,7 +220,7 @@ class Transport:
         self,
         *,
         endpoint: Endpoint,
-        key: ApiKey,
+        key: Credential,
         clock: Clock,
         limits: Limits,
         connector: "httpx2.AsyncBaseTransport | None" = None,
@@ -214,14 +228,17 @@ class Transport:
         """`connector` replaces the sockets, for simulations."""
         self._endpoint, self._key, self._clock, self._limits = endpoint, key, clock, limits
         self._connector = connector
+        self._where = endpoint.base_url.partition("://")[2].partition("/")[0]
         self._client: httpx2.AsyncClient | None = None
+        self.custody = Custody()  # of timers between exchanges; each exchange has its own
 
     @asynccontextmanager
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
-        where = self._endpoint.base_url.partition("://")[2].partition("/")[0]
+        cooldown = cooldown_of(self._clock, self._where, self._key.name)
+        tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
         ledger = Ledger(self._limits, self._clock.monotonic())
-        exchange = HttpExchange(clock=self._clock, ledger=ledger, where=where, redact=self._key.redact)
+        exchange = HttpExchange(clock=self._clock, ledger=ledger, where=self._where, redact=self._key.redact)
         pump = self._pump(exchange, path, body, headers)
         exchange.start(asyncio.get_running_loop().create_task(pump))
         try:
@@ -229,11 +246,17 @@ class Transport:
             _check_head(exchange)
             yield exchange
             await exchange.settle()
+            cooldown.passed(tried=tried)
+            tried = False
         except ModelFailed as error:
+            if error.failure is FailureClass.RATE_LIMIT:
+                cooldown.refused(self._clock.monotonic(), error.retry_after_ms, tried=tried)
+                tried = False
             if error.failure is FailureClass.AUTH and exchange.status:
                 error.args = (f"{error} ({self._key.origin()})",)
             raise
         finally:
+            cooldown.left(tried=tried)
             await exchange.end()
 
     async def close(self) -> None:
@@ -244,8 +267,9 @@ class Transport:
 
     async def _pump(self, exchange: HttpExchange, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Read the exchange's socket into its buffer. Reading a key may take time too, so it happens under the limits (X1)."""
+        outgoing = Outgoing(endpoint=self._endpoint, path=path, body=body, headers=dict(headers))
         try:
-            authorization = await self._key.headers(self._endpoint)
+            authorization = await self._key.headers(outgoing)
         except BadSettings as error:
             raise ModelFailed(FailureClass.AUTH, str(error)) from None
         client = self._client = self._client or self._connect()

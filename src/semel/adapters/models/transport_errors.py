@@ -13,6 +13,7 @@ _BY_STATUS = {
     408: FailureClass.TIMEOUT,
     409: FailureClass.SERVER_ERROR,  # a conflict that passes: every vendor's own client tries it again
     413: FailureClass.REQUEST_TOO_LARGE,
+    424: FailureClass.SERVER_ERROR,  # what the gateway depends on failed
     425: FailureClass.OVERLOADED,
     429: FailureClass.RATE_LIMIT,
     503: FailureClass.OVERLOADED,

@@ -6,7 +6,6 @@ Its exit code is its answer. A signal, or a cancel, leaves the outcome unknown a
 
 import os
 import re
-import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -100,7 +99,9 @@ class CommandTool(ToolPort):
         self._grace_seconds = grace_seconds
         self._spec = declare(
             name,
-            description=f"Runs {shlex.join(declaration.command)}" if declaration.description is None else declaration.description,
+            description=f"Runs {Path(declaration.command[0]).name}"
+            if declaration.description is None
+            else declaration.description,
             parameters=_schema(name, declaration),
             effect=declaration.effect,
             interruptible=declaration.interruptible,

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,15 +16,17 @@ from semel import wiring
 from semel.core.records import AgentRef
 from semel.core.status import encode_status
 from semel.engine.resume import Ground
-from semel.errors import SemelError, StoreError
+from semel.errors import BadAgent, SemelError, StoreError
 from semel.faces.agent import Agent
 from semel.faces.agentref import find_agent, load_agent, named, with_model
 from semel.faces.api import Runtime
 from semel.faces.cli.options import RunOptions
-from semel.faces.cli.output import talk
+from semel.faces.cli.output import show_cursor, talk
 from semel.faces.cli.progress import Watch
+from semel.faces.cli.remedies import with_state
 from semel.faces.report import Report, report_of
 from semel.faces.run import RunHandle
+from semel.faces.views import view_of
 from semel.settings import read_settings
 
 DRAIN_SECONDS = 30.0
@@ -64,15 +67,32 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Rou
     """Carry all errands to their rest, side by side."""
     if not errands:
         return Round(carried=())
+    if options.model is not None:
+        _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
         return asyncio.run(_carry(options, ground, errands))
 
 
-def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
-    """How the agent of a log is found: `--agent` if it is given, else where the log says."""
+def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
+    """A run asks one model from its start to its end: `--model` does not reach one that is open."""
+    for session in [errand.session for errand in errands if errand.session is not None and ground.store.exists(errand.session)]:
+        with suppress(SemelError):  # what cannot be read is refused when it is carried
+            view = view_of(ground.store, session)
+            if view.state.run is not None and view.owner is None:
+                model = view.state.run.config.bundle.model
+                talk(f"semel: the open run of session {session!r} keeps its frozen model {model}; --model acts at the next run")
+
+
+def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Agent[Any]]:
+    """How the agent of a log is found: `--agent` if it is given, else where the log says, if that log was made here."""
 
     @functools.cache  # a run is looked at before it is opened, and then again
-    def find(ref: AgentRef) -> Agent[Any]:
+    def find(ref: AgentRef, session: str) -> Agent[Any]:
+        if options.agent is None and not ground.store.made_here(session):
+            raise BadAgent(
+                f"the log of session {session!r} was not made here (its file is open to others), so what it names is not loaded; "
+                f"pass `--agent FILE`"
+            )
         found = find_agent(ref) if options.agent is None else named(load_agent(options.agent), ref)
         if ref.digest is not None and found.digest is not None and found.digest != ref.digest:
             talk(f"semel: {found.source} is not what it was when the run started; new texts act from the next run on")
@@ -84,7 +104,8 @@ def finder(options: RunOptions) -> Callable[[AgentRef], Agent[Any]]:
 async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
     stop = _Stop()
     stop.listen()
-    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=finder(options))
+    find = finder(options, ground)
+    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
     async with Watch(options, ground.clock) as watch:
         async with runtime:
             tasks = [asyncio.ensure_future(_one(runtime, ground, options, errand, watch)) for errand in errands]
@@ -129,13 +150,17 @@ def _reported(ground: Ground, options: RunOptions, session: str | None, run_id: 
 
 def write_status(path: Path, document: bytes) -> None:
     """Put the status document there, whole or not at all. Raises StoreError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")  # no name that another user could have laid out
     try:
-        with temporary.open("wb") as file:
-            file.write(document)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
+                file.write(document)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
 
@@ -154,7 +179,8 @@ class _Stop:
 
     def _signalled(self, number: int) -> None:
         if self.number is not None:
-            talk("semel: left at once. The log is safe; `semel resume` goes on")
+            talk(with_state("semel: left at once. The log is safe; `semel resume` goes on"))
+            show_cursor()
             os._exit(128 + number)
         self.number = number
         self.asked.set_result(None)

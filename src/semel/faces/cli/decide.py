@@ -1,6 +1,7 @@
 """`inbox`, `resolve`: what waits for a person, and the verdict."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,21 @@ import click
 
 from semel.core.records import Verdict
 from semel.core.values import JSON
-from semel.errors import BadSettings
+from semel.engine.resume import Ground
+from semel.errors import BadSettings, SemelError
 from semel.faces.api import Runtime
 from semel.faces.cli.carry import Errand, carry, ground_of
 from semel.faces.cli.endings import finish
-from semel.faces.cli.lines import command, moment
+from semel.faces.cli.lines import moment
 from semel.faces.cli.options import RunOptions, json_option, run_options, state_option
-from semel.faces.cli.output import json_line, shown, table, talk
+from semel.faces.cli.output import json_line, one_line, shown, table, talk
+from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
+from semel.faces.reading import read_small
 from semel.faces.run import RunHandle
-from semel.faces.views import InboxItem, Stranded, find_call, waiting_of
+from semel.faces.views import InboxItem, Stranded, Waiting, find_call, view_of, waiting_of
 
-OUTPUT_BYTES_MOST = 1024 * 1024
+_EXIT_UNREADABLE = 6
 
 
 @verb(
@@ -32,30 +36,47 @@ def inbox(*, state: str | None, as_json: bool) -> int:
     """List the calls whose outcome is unknown, and the runs whose process died.
 
     A call in the inbox left the process, and nobody inside can tell whether it took effect. Look at the outside, then tell
-    semel with `resolve`. Calls are named by the start of their key.
+    semel with `resolve`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what waits
+    in it: it is listed too, and the exit code is 6.
     """
     waiting = waiting_of(ground_of(state).store)
-    for session, error in waiting.unreadable.items():
-        talk(f"semel: session {session!r} is left out: {error}")
+    following = _next_of(waiting.calls)
     if as_json:
-        for value in [*map(_call_json, waiting.calls), *map(_run_json, waiting.stranded)]:
+        calls = [_call_json(item, following[item.call.call_key]) for item in waiting.calls]
+        lost = [_lost_json(session, error) for session, error in waiting.unreadable.items()]
+        for value in [*calls, *map(_run_json, waiting.stranded), *lost]:
             json_line(value)
-        return 0
-    if not waiting.calls and not waiting.stranded:
+    else:
+        _show_inbox(waiting, following)
+    return _EXIT_UNREADABLE if waiting.unreadable else 0
+
+
+def _next_of(calls: Iterable[InboxItem]) -> dict[str, str]:
+    """The next command for each call; the last one of a session goes on with it."""
+    keys: dict[str, list[str]] = {}
+    for item in calls:
+        keys.setdefault(item.session, []).append(item.call.call_key)
+    return {key: one for of in keys.values() for key, one in zip(of, resolve_commands(of), strict=True)}
+
+
+def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
+    if not waiting.calls and not waiting.stranded and not waiting.unreadable:
         talk("the inbox is empty")
-        return 0
     rows = [
         (item.call.call_key[:8], item.call.tool, item.call.arguments, item.session, moment(item.call.since_ms))
         for item in waiting.calls
     ]
     if rows:
         table(("call", "tool", "arguments", "session", "since"), rows)
-        talk("find out what happened, then `semel resolve CALL --happened|--did-not-happen|--abandon --continue`")
+        talk(f"find out what happened, then, {VERDICTS}:")
+        for one in following.values():
+            talk(f"  {one}")
     for run in waiting.stranded:
         shown(f"run {run.run_id[:8]} of session {run.session} is open since {moment(run.since_ms)}, and nobody carries it")
     if waiting.stranded:
-        talk("`semel resume` goes on with what nobody carries")
-    return 0
+        talk(f"{command('resume')} goes on with what nobody carries")
+    for session, error in waiting.unreadable.items():
+        shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {error}"))
 
 
 @verb(
@@ -91,6 +112,8 @@ def resolve(
     text = None if output is None else _text_of(output)
     ground = ground_of(options.state)
     item = find_call(ground.store, call)
+    if go_on:
+        _warn_of_others(ground, item)
 
     async def begin(runtime: Runtime) -> RunHandle[Any] | None:
         return await runtime.resolve(item.call.call_key, verdict, output=text, note=note, go_on=go_on)
@@ -100,6 +123,14 @@ def resolve(
         return finish(done, options)
     _resolved(item, verdict, options)
     return 0
+
+
+def _warn_of_others(ground: Ground, item: InboxItem) -> None:
+    """To go on while another call is unknown is allowed, and seldom what one means."""
+    unknown = [call for call in view_of(ground.store, item.session).state.unknown if call.call_key != item.call.call_key]
+    if unknown:
+        names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in unknown)
+        talk(f"semel: the session goes on while the outcome of {names} is still unknown; the model is told that it is")
 
 
 def _resolved(item: InboxItem, verdict: Verdict, options: RunOptions) -> None:
@@ -113,15 +144,12 @@ def _resolved(item: InboxItem, verdict: Verdict, options: RunOptions) -> None:
 
 def _text_of(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        return read_small(path).decode("utf-8", "replace")
     except OSError as error:
         raise BadSettings(f"{path} cannot be read: {error.strerror}") from None
-    if len(raw) > OUTPUT_BYTES_MOST:
-        raise BadSettings(f"{path} has {len(raw)} bytes; a result of {OUTPUT_BYTES_MOST} is the most")
-    return raw.decode("utf-8", "replace")
 
 
-def _call_json(item: InboxItem) -> dict[str, JSON]:
+def _call_json(item: InboxItem, following: str) -> dict[str, JSON]:
     call = item.call
     return {
         "kind": "call",
@@ -134,7 +162,7 @@ def _call_json(item: InboxItem) -> dict[str, JSON]:
         "ordinal": call.ordinal,
         "agent": item.agent,
         "since_ms": call.since_ms,
-        "next": f"semel resolve {call.call_key[:8]} --happened|--did-not-happen|--abandon --continue",
+        "next": following,
     }
 
 
@@ -145,7 +173,16 @@ def _run_json(run: Stranded) -> dict[str, JSON]:
         "run_id": run.run_id,
         "agent": run.agent,
         "since_ms": run.since_ms,
-        "next": command("resume", run.session).strip("`"),
+        "next": plain_command("resume", run.session),
+    }
+
+
+def _lost_json(session: str, error: SemelError) -> dict[str, JSON]:
+    return {
+        "kind": "session",
+        "session": session,
+        "error": {"code": error.code, "message": str(error)},
+        "next": plain_command("verify", session),
     }
 
 

@@ -33,11 +33,14 @@ def demo(*, as_json: bool, verbose: bool, keep: bool) -> None:
             from msgspec import json
 
             click.echo(json.encode(findings).decode())
-    finally:
-        if not keep:
-            shutil.rmtree(place, ignore_errors=True)
+    except BaseException:
+        click.echo(f"What the demo left is in {place}", err=True)
+        raise
     if not good(findings):
+        click.echo(f"This is not what semel promises; what the demo left is in {place}", err=True)
         raise SystemExit(1)
+    if not keep:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def good(findings: Findings) -> bool:

@@ -28,12 +28,13 @@ import os
 import time
 import urllib.request
 
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
 messages = [{{"role": "user", "content": "Pay invoice 17."}}]
 while True:
     body = json.dumps({{"model": "scripted", "messages": messages, "stream": True}}).encode()
     request = urllib.request.Request("{url}/chat/completions", body, {{"content-type": "application/json"}})
     text, calls = "", {{}}
-    for line in urllib.request.urlopen(request):
+    for line in direct.open(request):
         if not line.startswith(b"data: {{"):
             continue
         for choice in json.loads(line[6:])["choices"]:

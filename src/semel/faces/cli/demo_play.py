@@ -106,7 +106,7 @@ def stage(place: Path) -> Iterator[Stage]:
     script = place / "script.json"
     script.write_text(json.dumps(demo_files.script(str(place / "asked"))), encoding="utf-8")
     command = [sys.executable, "-m", "semel.testing.model_server", str(script), "--journal", str(place / "requests.jsonl")]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603  our own program
+    server = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True)  # noqa: S603  our own program
     try:
         url = server.stdout.readline().strip() if server.stdout else ""
         (place / "invoices.py").write_text(demo_files.AGENT.format(url=url), encoding="utf-8")

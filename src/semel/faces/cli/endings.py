@@ -5,12 +5,14 @@ import sys
 from semel.core.status import Status
 from semel.errors import SemelError
 from semel.faces.cli.carry import Carried, Round
-from semel.faces.cli.lines import command, duration, usage_text
+from semel.faces.cli.lines import duration, usage_text
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import data, json_line, talk
+from semel.faces.cli.remedies import VERDICTS, command, resolve_commands, with_state
 from semel.faces.report import Report
 
 _EXIT_PERSON = 3
+_NOT_FOUND = " answered 404 "
 
 
 def finish(done: Round, options: RunOptions) -> int:
@@ -27,7 +29,7 @@ def finish(done: Round, options: RunOptions) -> int:
 def _ending(carried: Carried, stopped_by: int | None, options: RunOptions) -> int:
     report = carried.report
     if carried.error is not None:
-        return _failed(carried.error)
+        return _failed(carried, carried.error, options)
     if report is not None and options.as_json:
         json_line(report.as_json())
     if report is not None and report.status.state != "running":
@@ -42,8 +44,10 @@ def _ending(carried: Carried, stopped_by: int | None, options: RunOptions) -> in
     return 0
 
 
-def _failed(error: SemelError) -> int:
-    talk(f"semel: {error}")
+def _failed(carried: Carried, error: SemelError, options: RunOptions) -> int:
+    if options.as_json:
+        json_line({"session": carried.session, "error": {"code": error.code, "message": str(error), "exit": error.exit}})
+    talk(f"semel: {with_state(str(error))}")
     return error.exit
 
 
@@ -69,13 +73,24 @@ def ending_line(status: Status) -> str:
             calls = [call for call in status.unknown_calls if call.run_id == status.run_id]
             names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in calls)
             if not calls:
-                return f"{what} was interrupted; its calls have their verdicts, and `semel send` goes on"
-            return (
-                f"{what} is interrupted: the outcome of {names} is unknown. Find out what happened, then "
-                f"`semel resolve {calls[0].call_key[:8]} --happened --continue`, or with --did-not-happen"
-            )
+                return f"{what} was interrupted; its calls have their verdicts, and {_goes_on(status)}"
+            then = ", ".join(f"`{one}`" for one in resolve_commands(call.call_key for call in status.unknown_calls))
+            return f"{what} is interrupted: the outcome of {names} is unknown. Find out what happened, then {then}, {VERDICTS}"
         case "failed":
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
-            return f"{what} failed: {why}. `semel send` or `semel run` starts another"
+            return with_state(f"{what} failed: {why}. {_remedy(status)}")
         case _:
             return f"{what} is {status.state}"
+
+
+def _goes_on(status: Status) -> str:
+    if isinstance(status.continued_as, str):
+        return f"run {status.continued_as[:8]} went on"
+    return f"{command('send', '--session', status.session, '...')} goes on"
+
+
+def _remedy(status: Status) -> str:
+    error = status.error
+    missing = error is not None and error.kind == "model" and (error.provider == "model_not_found" or _NOT_FOUND in error.message)
+    check = "Check the name of the model and its URL; `semel models` shows how they are written. Then " if missing else ""
+    return f"{check}`semel send` or `semel run` starts another"

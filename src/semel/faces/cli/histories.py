@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from semel.faces.cli.carry import ground_of
-from semel.faces.cli.lines import command
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, shown, talk
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.histories.supplying import FORMATS, read_history, supply_session
 

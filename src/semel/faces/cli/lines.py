@@ -1,6 +1,5 @@
 """Facts as short lines for people: times, usage, and one line for each record."""
 
-import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +7,6 @@ from typing import Any
 from semel.core.values import Usage, printable
 
 _LINE_CHARS = 160
-
-
-def command(*words: str) -> str:
-    """A command of semel that one can copy into a shell."""
-    return f"`{shlex.join(['semel', *words])}`"
 
 
 def moment(at_ms: int) -> str:

@@ -5,9 +5,10 @@ import msgspec
 
 from semel.core.status import Status, status_of
 from semel.faces.cli.carry import ground_of
-from semel.faces.cli.lines import command, duration, moment, usage_text
+from semel.faces.cli.lines import duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
+from semel.faces.cli.remedies import VERDICTS, command, resolve_commands
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
@@ -75,6 +76,7 @@ def _show_run(run: RunStory, owner: str | None) -> None:
     used = "" if run.usage is None else f", {usage_text(run.usage)}"
     again = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
     after = f", continues {run.continues[:8]}" if run.continues else ""
+    after += f", continued as {run.continued_as[:8]}" if run.continued_as else ""
     shown("")
     shown(one_line(f"run {run.run_id[:8]} of {run.agent.name}, {moment(run.started_at_ms)}: {how}{took}{used}{again}{after}"))
     shown(f"  > {one_line(run.input, _TEXT_CHARS)}")
@@ -89,20 +91,34 @@ def _show_run(run: RunStory, owner: str | None) -> None:
 
 
 def _call(call: CallStory) -> str:
-    verdict = f", resolved as {call.verdict}" if call.verdict else ""
+    if call.verdict is not None:
+        return f"{_asked(call)} {call.outcome}, {_verdict(call)}"
     reason = f" ({call.reason})" if call.reason else ""
     wrong = ", an error" if call.is_error and call.outcome == "completed" else ""
     said = "" if call.output is None else f": {one_line(call.output, _RESULT_CHARS)}"
-    asked = one_line(f"{call.tool}({call.arguments})", _TEXT_CHARS)
-    return f"{call.call_key[:8]} {asked} {call.outcome}{reason}{wrong}{verdict}{said}"
+    return f"{_asked(call)} {call.outcome}{reason}{wrong}{said}"
+
+
+def _asked(call: CallStory) -> str:
+    return f"{call.call_key[:8]} {one_line(f'{call.tool}({call.arguments})', _TEXT_CHARS)}"
+
+
+def _verdict(call: CallStory) -> str:
+    """What a person found out. It stands instead of what the run had to say, which was that it did not know."""
+    said = "" if call.verdict_output is None else f": {one_line(call.verdict_output, _RESULT_CHARS)}"
+    note = "" if call.note is None else f" (note: {one_line(call.note, _RESULT_CHARS)})"
+    return f"resolved as {call.verdict} by {one_line(call.verdict_by or '', _RESULT_CHARS)}{note}{said}"
 
 
 def _show_next(status: Status, owner: str | None) -> None:
     """The next command, if there is one to give."""
     shown("")
     for call in status.unknown_calls:
-        shown(one_line(f"unknown: {call.tool} ({call.call_key[:8]}). Find out, then:"))
-        shown(f"  semel resolve {call.call_key[:8]} --happened|--did-not-happen|--abandon --continue")
+        shown(one_line(f"unknown: {call.tool} ({call.call_key[:8]})"))
+    if status.unknown_calls:
+        shown(f"find out what happened, then, {VERDICTS}:")
+    for one in resolve_commands(call.call_key for call in status.unknown_calls):
+        shown(one_line(f"  {one}"))
     if status.state == "running" and owner is None:
         shown(f"nobody carries the open run; {command('resume', status.session)} goes on with it")
 

@@ -3,6 +3,7 @@
 Whatever goes wrong is one line on stderr, which says what happened and what to do, and an exit code of docs/status.md.
 """
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from typing import Any
 
 import click
 
-from semel.errors import SemelError, UnsupportedPlatform
-from semel.faces.cli.output import talk
+from semel.errors import InvariantBroken, SemelError, UnsupportedPlatform, UsageError
+from semel.faces.cli.output import json_line, talk
+from semel.faces.cli.remedies import with_state
 from semel.faces.cli.verbs import write_examples
 
 DEBUG_VARIABLE = "SEMEL_DEBUG"
-EXIT_INTERRUPTED_BY_KEY, EXIT_PIPE_CLOSED = 130, 141
+EXIT_STDOUT_FAILED, EXIT_INTERRUPTED_BY_KEY, EXIT_PIPE_CLOSED = 1, 130, 141
 
 COMMANDS = {
     "init": ("semel.faces.cli.init:init", "Write an agent file to start from."),
@@ -30,6 +32,11 @@ COMMANDS = {
     "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
     "import": ("semel.faces.cli.histories:import_history", "Start a session from a conversation held elsewhere."),
     "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
+    "doctor": ("semel.faces.cli.keep:doctor", "Look at the state directory, and say what to do about it."),
+    "reindex": ("semel.faces.cli.keep:reindex", "Derive the index of the sessions anew."),
+    "repair": ("semel.faces.cli.keep:repair", "Cut a damaged log where its damage starts."),
+    "backup": ("semel.faces.cli.keep:backup", "Copy every session into a new directory."),
+    "restore": ("semel.faces.cli.keep:restore", "Put a backup in place of a state directory."),
     "inbox": ("semel.faces.cli.decide:inbox", "List what waits for a person."),
     "resolve": ("semel.faces.cli.decide:resolve", "Say what became of a call whose outcome is unknown."),
     "models": ("semel.faces.cli.models:models", "List the providers of models."),
@@ -111,11 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run a verb and exit."""
     _prepare_streams()
     try:
-        code = _exit_code(arguments)
+        code = _exit_code(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         code = EXIT_PIPE_CLOSED
-    if code == EXIT_PIPE_CLOSED:
+    except OSError as error:
+        code = EXIT_STDOUT_FAILED
+        talk(f"semel: stdout cannot be written: {error.strerror}. What is in the log stays there")
+    if code in (EXIT_PIPE_CLOSED, EXIT_STDOUT_FAILED):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what the interpreter flushes at its end goes nowhere
     sys.exit(code)
 
@@ -135,7 +145,7 @@ def _refuse_windows() -> None:
         raise UnsupportedPlatform("this is Windows, and semel runs on Linux and macOS; inside WSL it works")
 
 
-def _exit_code(arguments: Sequence[str] | None) -> int:
+def _exit_code(arguments: Sequence[str]) -> int:
     try:
         _refuse_windows()
         return int(semel.main(arguments, prog_name="semel", standalone_mode=False) or 0)
@@ -143,22 +153,30 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
     except click.ClickException as error:
-        talk(f"semel: {error.format_message().rstrip('.')}. {_help_of(error)}")
-        return error.exit_code
+        return _refused(arguments, UsageError.code, f"{error.format_message().rstrip('.')}. {_help_of(error)}", error.exit_code)
     except SemelError as error:
         _trace()
-        talk(f"semel: {error}")
-        return error.exit
+        return _refused(arguments, error.code, with_state(str(error)), error.exit)
     except PipeClosed:
         return EXIT_PIPE_CLOSED
     except (click.Abort, KeyboardInterrupt):
         talk("semel: stopped. What was durable stays; nothing is lost")
         return EXIT_INTERRUPTED_BY_KEY
     except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback for somebody who did not ask for one
+        if isinstance(error, OSError):
+            sys.stdout.flush()  # raises again if it was stdout that failed, which is no bug
         _trace()
         how = "" if os.environ.get(DEBUG_VARIABLE) else f" Set {DEBUG_VARIABLE}=1 for the traceback."
-        talk(f"semel: an unexpected error, which is a bug in semel: {type(error).__name__}: {error}.{how}")
-        return 1
+        what = f"an unexpected error, which is a bug in semel: {type(error).__name__}: {error}.{how}"
+        return _refused(arguments, InvariantBroken.code, what, InvariantBroken.exit)
+
+
+def _refused(arguments: Sequence[str], code: str, message: str, exit_code: int) -> int:
+    """Say why on one line, and with --json as one object on stdout too. It may be that the options were not even parsed."""
+    talk(f"semel: {message}")
+    if "--json" in itertools.takewhile(lambda word: word != "--", arguments):
+        json_line({"error": {"code": code, "message": message, "exit": exit_code}})
+    return exit_code
 
 
 def _help_of(error: click.ClickException) -> str:

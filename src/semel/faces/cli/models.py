@@ -1,5 +1,6 @@
-"""`models`, `mock`: which models there are, and one that follows a script."""
+"""`models`, `mock`: which models there are, whether one works, and one that follows a script."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -9,17 +10,22 @@ from semel import wiring
 from semel.errors import BadSettings
 from semel.faces.cli.options import json_option
 from semel.faces.cli.output import json_line, shown, table
-from semel.faces.cli.verbs import verb
+from semel.faces.cli.verbs import Verb, verb, verb_group
+
+_WORKS = {True: "yes", False: "no", None: "not seen"}
 
 
-@verb("semel models", "semel models --json")
+@verb_group("semel models", "semel models --json", "semel models check openai:gpt-5")
 @json_option
-def models(*, as_json: bool) -> int:
+@click.pass_context
+def models(ctx: click.Context, *, as_json: bool) -> int:
     """List the providers, with an example of a name, where they are served, and the variable that holds their key.
 
-    Any other server that speaks the chat completions API is named openai_chat:MODEL@https://host/v1, and a file of answers
-    scripted:FILE.
+    Any other server is named FAMILY:MODEL@https://host/v1, by the wire family that it speaks, and a file of answers
+    scripted:FILE. Rows of your own go into the file that SEMEL_MODELS names, or into semel/models.toml in ~/.config.
     """
+    if ctx.invoked_subcommand is not None:
+        return 0
     rows = wiring.providers()
     if as_json:
         for name, example, url, key in rows:
@@ -27,23 +33,46 @@ def models(*, as_json: bool) -> int:
             json_line({"provider": name, "example": example, "url": url, "key": key, "key_is_set": there})
         return 0
     table(("provider", "example", "served at", "key"), [(name, example, url, key or "none") for name, example, url, key in rows])
-    shown("openai_chat:MODEL@https://host/v1 is any other server, scripted:FILE a file of answers.")
+    shown(f"FAMILY:MODEL@https://host/v1 is any other server, where FAMILY is {', '.join(wiring.families())}.")
+    shown("scripted:FILE is a file of answers.")
     return 0
+
+
+@models.command(cls=Verb, examples=("semel models check anthropic:claude-opus-5-5", "semel models check ollama:qwen3:30b"))
+@click.argument("spec")
+@json_option
+def check(*, spec: str, as_json: bool) -> int:
+    """Make one real request to the model SPEC, and say what works. It costs what a very short answer costs."""
+    found = asyncio.run(wiring.model_checked(spec))
+    if as_json:
+        for what, works, seen in found:
+            json_line({"what": what, "works": works, "seen": seen})
+    else:
+        table(("what", "works", "seen"), [(what, _WORKS[works], seen) for what, works, seen in found])
+    return 0 if found[0][1] else 1
 
 
 @verb("semel mock script.json", "semel mock script.json --port 8080 --journal requests.jsonl")
 @click.argument("script", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; by default a free one.")
 @click.option("--journal", type=click.Path(path_type=Path, dir_okay=False), help="Append each request body to this file.")
-def mock(*, script: Path, port: int, journal: Path | None) -> int:
-    """Serve the answers of SCRIPT as a chat completions API on 127.0.0.1, until it is stopped.
+@click.option("--format", "family", type=click.Choice(wiring.families()), help="Speak this wire family only.")
+def mock(*, script: Path, port: int, journal: Path | None, family: str | None) -> int:
+    """Serve the answers of SCRIPT as a model on 127.0.0.1, until it is stopped, in the wire format that a client asks for.
 
-    The first line on stdout is the base URL; use it as openai_chat:NAME@URL.
+    The first line on stdout is the base URL; use it as FAMILY:NAME@URL.
     """
     from semel.testing import model_server
 
     if not script.is_file():
         raise BadSettings(f"there is no script at {script}")
+    if journal is not None:
+        try:
+            journal.open("ab").close()
+        except OSError as error:
+            raise BadSettings(f"the journal {journal} cannot be written: {error.strerror}") from None
     given = [str(script), "--port", str(port)]
-    model_server.main(given if journal is None else [*given, "--journal", str(journal)])
+    given += [] if journal is None else ["--journal", str(journal)]
+    given += [] if family is None else ["--format", family]
+    model_server.main(given)
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from semel.core.values import Frozen
+from semel.faces.cli.remedies import keep_state
 
 
 class RunOptions(Frozen, frozen=True, kw_only=True):
@@ -22,7 +23,14 @@ class RunOptions(Frozen, frozen=True, kw_only=True):
     verbose: bool
 
 
-state_option = click.option("--state", metavar="DIR", help="The state directory; by default $SEMEL_STATE, else ./.semel.")
+def _kept(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    keep_state(value)
+    return value
+
+
+state_option = click.option(
+    "--state", metavar="DIR", callback=_kept, help="The state directory; by default $SEMEL_STATE, else ./.semel."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a line for lists, else one last line.")
 
 _RUN_OPTIONS = (

@@ -39,6 +39,14 @@ def talk(text: str) -> None:
     sys.stderr.flush()
 
 
+def show_cursor() -> None:
+    """Clear the line that is redrawn on a terminal and show the cursor, past the drawer of it, which filters controls."""
+    terminal = sys.__stderr__
+    if terminal is not None and terminal.isatty():
+        terminal.write("\r\x1b[2K\x1b[?25h")
+        terminal.flush()
+
+
 def stdout_is_terminal() -> bool:
     """Whether a person reads stdout."""
     return _stdout().isatty()

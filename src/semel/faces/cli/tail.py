@@ -7,9 +7,10 @@ import click
 
 from semel import wiring
 from semel.faces.cli.carry import ground_of
-from semel.faces.cli.lines import command, record_line
+from semel.faces.cli.lines import record_line
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.following import Lull, follow_log
 from semel.faces.views import frame_event, view_of

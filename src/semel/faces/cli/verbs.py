@@ -19,6 +19,24 @@ class Verb(click.Command):
         write_examples(formatter, self.examples)
 
 
+class VerbGroup(click.Group):
+    """A verb with verbs of its own below it; it does something by itself too."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **given: Any) -> None:
+        """`examples` are whole command lines."""
+        super().__init__(*args, **{**given, "invoke_without_command": True})
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples."""
+        write_examples(formatter, self.examples)
+
+
+def verb_group(*examples: str) -> Callable[[Callable[..., int]], click.Group]:
+    """Make a function a verb that has verbs below it."""
+    return click.group(cls=VerbGroup, examples=examples)
+
+
 def verb(*examples: str) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function a verb."""
     return click.command(cls=Verb, examples=examples)

@@ -79,7 +79,8 @@ def _show(verdict: Verdict) -> None:
         shown(one_line(f"{name}: torn at byte {verdict.offset}, which the next open cuts ({verdict.reason}); {facts}"))
         return
     where = "" if verdict.offset is None else f" at byte {verdict.offset}, record {verdict.seq}"
-    shown(one_line(f"{name}: {verdict.verdict}{where}: {verdict.reason}; good before it: {facts}"))
+    before = f"{verdict.records} records, {verdict.offset or 0:,} of {verdict.bytes:,} bytes, head {verdict.head_digest[:16]}"
+    shown(one_line(f"{name}: {verdict.verdict}{where}: {verdict.reason}; good before it: {before}"))
     shown(one_line(f"  in {verdict.path}"))
     for proven in verdict.behind:
         shown(_behind(proven))

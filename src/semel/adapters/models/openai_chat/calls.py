@@ -5,12 +5,12 @@ an index, an id opens a call and a piece without one continues the last. A piece
 complete, and is complete itself, is that call sent again. Ids are never invented here; a missing one stays empty.
 """
 
-import json
 from dataclasses import dataclass, field
 
-from semel.adapters.models.arguments import is_json_object
+from semel.adapters.models.arguments import is_json_object, of_value, received
+from semel.adapters.models.opaque import opaque
 from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT
-from semel.core.values import JSON, Block, Opaque, ToolCall, clean_text
+from semel.core.values import JSON, Block, ToolCall, clean_text
 
 _KNOWN_MEMBERS = frozenset({"index", "id", "type", "function"})
 
@@ -66,13 +66,9 @@ class CallAssembler:
         """The calls in the order they were opened, each followed by what else its server attached to it."""
         result: list[Block] = []
         for call in self._calls:
-            arguments = clean_text(call.arguments)
-            if not arguments.strip():
-                arguments = "{}"
-            result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=arguments))
+            result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=received(call.arguments)))
             if call.extra:
-                data = json.dumps(call.extra, ensure_ascii=False, separators=(",", ":"))
-                result.append(Opaque(format=CALL_EXTRA_FORMAT, data=clean_text(data)))
+                result.append(opaque(CALL_EXTRA_FORMAT, call.extra))
         return result
 
     def _continued(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
@@ -99,4 +95,4 @@ def _arguments(value: JSON) -> str:
     """The text of one piece; some servers send the object itself instead of its text."""
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return of_value(value)

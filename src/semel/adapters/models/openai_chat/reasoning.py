@@ -1,8 +1,7 @@
 """What a model thought, kept to be sent back as it came: fragments joined, nothing else touched (wire 0.2, wire 2)."""
 
-import json
-
-from semel.core.values import JSON, Block, Opaque, clean_text
+from semel.adapters.models.opaque import opaque
+from semel.core.values import JSON, Block
 
 _JOINED = frozenset({"text", "summary", "data"})  # a fragment's other members are assigned, never joined
 
@@ -34,10 +33,7 @@ class Reasoning:
         """One block per name that was received. Beside `reasoning_details`, plain `reasoning` is for display and is dropped."""
         plain = {name: "".join(pieces) for name, pieces in self._plain.items() if name != "reasoning" or not self._details}
         values: dict[str, JSON] = {**plain, **({"reasoning_details": list(self._details.values())} if self._details else {})}
-        return [
-            Opaque(format=name, data=clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
-            for name, value in values.items()
-        ]
+        return [opaque(name, value) for name, value in values.items()]
 
     def _merge(self, detail: dict[str, JSON]) -> None:
         index, kind = detail.get("index"), detail.get("type")

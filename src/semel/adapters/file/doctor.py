@@ -1,0 +1,150 @@
+"""What can be said about a state directory without opening a session, and what to do about it. Changes nothing."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from semel.adapters.file.disk import is_private_directory, is_private_file
+from semel.adapters.file.floor import LOCK_NAME, FileFloor
+from semel.adapters.file.floor import NAME as FLOOR_NAME
+from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
+from semel.adapters.file.store import FileStore
+from semel.core.frame import witnessed
+from semel.core.status import decode_status
+from semel.core.values import Frozen
+from semel.errors import SemelError
+
+Weight = Literal["fine", "note", "problem"]
+_KEPT = ("wal.torn-", "wal.damaged-", "status.damaged-")
+_OURS = (Place.LOG, Place.LEASE, Place.STATUS, "blobs")
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, "index.db", "index.db-wal", "index.db-shm", "backup.json")
+
+
+class Finding(Frozen, frozen=True, kw_only=True):
+    """One thing about a state directory. A `problem` keeps a session from being used; a `note` may be acted upon or left."""
+
+    weight: Weight
+    about: str
+    what: str
+    advice: str = ""
+
+
+def examine(store: FileStore) -> Iterator[Finding]:
+    """Look at everything, the root first, then session by session."""
+    root = store.root
+    if not root.path.exists():
+        yield Finding(weight="note", about=str(root.path), what="there is no state directory", advice="the first run makes it")
+        return
+    yield from _root(root)
+    yield from _floor(store)
+    for path in sorted((root.path / SESSIONS).glob("*")):
+        yield from _session(store, path)
+
+
+def _root(root: Root) -> Iterator[Finding]:
+    kind = root.disk.file_system(root.path)
+    if kind in NETWORK:
+        yield Finding(weight="problem", about=str(root.path), what=f"is on a network file system ({kind})", advice=REMEDY)
+    else:
+        yield Finding(weight="fine", about=str(root.path), what=f"is on a local file system ({kind or 'of unknown type'})")
+    for path in (root.path, root.path / SESSIONS):
+        if path.exists():
+            yield from _private(root, path)
+    for name in sorted(path.name for path in root.path.iterdir()):
+        if name.endswith(".new"):
+            yield _leftover(root.path / name)
+        elif name not in _ROOT_NAMES:
+            yield Finding(weight="note", about=str(root.path / name), what="is none of semel's files", advice="keep it elsewhere")
+
+
+def _private(root: Root, path: Path) -> Iterator[Finding]:
+    """Whether a file or directory can be trusted, and whether others can read it."""
+    found, user = root.disk.status_of(path), root.disk.user()
+    directory = stat.S_ISDIR(found.st_mode)
+    fault = is_private_directory(found, user) if directory else is_private_file(found, user)
+    if fault is not None:
+        advice = f"find out who did that; then `chown` it to user {user}, `chmod go-rwx` it, or put a plain file in its place"
+        yield Finding(weight="problem", about=str(path), what=fault, advice=advice)
+    elif found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        who = "others can read or write it" if found.st_mode & stat.S_IRWXO else "its group can read or write it"
+        yield Finding(weight="note", about=str(path), what=who, advice=f"if nobody else should, `chmod go-rwx {path}`")
+
+
+def _floor(store: FileStore) -> Iterator[Finding]:
+    floor = FileFloor(store.root)
+    try:
+        found = floor.names()
+    except SemelError as error:
+        yield Finding(weight="problem", about=str(floor.path), what=str(error), advice="restore it from a backup")
+        return
+    lacking = sorted(found - store.known)
+    if lacking:
+        what = f"names {', '.join(lacking)}, which this build lacks"
+        yield Finding(weight="problem", about=str(floor.path), what=what, advice="upgrade semel to use this directory")
+    else:
+        yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
+
+
+def _session(store: FileStore, path: Path) -> Iterator[Finding]:
+    session = store.session_in(path.name)
+    if session is None and (path / Place.LOG).exists():
+        yield Finding(
+            weight="problem", about=str(path), what="holds a log, but no session has this directory name", advice=_verify(path)
+        )
+        return
+    if session is None:
+        yield Finding(weight="note", about=str(path), what="is no session's directory", advice="remove it if nobody needs it")
+        return
+    yield from _private(store.root, path)
+    for name in sorted(file.name for file in path.iterdir()):
+        if name.endswith(".new"):
+            yield _leftover(path / name)
+        elif name.startswith(_KEPT):
+            size = store.root.disk.status_of(path / name).st_size
+            what = f"keeps {size} bytes that were cut from the log"
+            yield Finding(weight="note", about=str(path / name), what=what, advice="remove it once nobody wants to look at it")
+        elif name in _OURS:
+            yield from _private(store.root, path / name)
+        else:
+            yield Finding(weight="note", about=str(path / name), what="is none of semel's files", advice="keep it elsewhere")
+    yield from _standing(store, session, path)
+
+
+def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
+    """The log, who holds it, and whether the status document is as new as it."""
+    try:
+        raw, owner = store.read_status(session), store.owner(session)
+        head = store.read(session).head if store.exists(session) or witnessed(raw) else None
+    except SemelError as error:
+        yield Finding(weight="problem", about=session, what=str(error), advice=_verify(path))
+        return
+    if owner is not None:
+        yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
+        return
+    if head is None:
+        yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
+        return
+    status = decode_status(raw)
+    if status is None or status.head_seq < head:
+        what = f"status.json is older than the log, which ends with record {head}"
+        yield Finding(weight="note", about=session, what=what, advice=f"`semel resume {session}` writes it anew")
+    elif status.state == "running":
+        yield Finding(
+            weight="note",
+            about=session,
+            what="has an open run that no process carries",
+            advice=f"`semel resume {session}` goes on with it",
+        )
+    else:
+        yield Finding(weight="fine", about=session, what=f"{status.state}, {head} records, nobody holds it")
+
+
+def _leftover(path: Path) -> Finding:
+    return Finding(
+        weight="note", about=str(path), what="was left by a process that died while writing", advice="nothing; it is used again"
+    )
+
+
+def _verify(path: Path) -> str:
+    return f"see `semel verify {path}`; then restore a backup, or see `semel repair --help`"

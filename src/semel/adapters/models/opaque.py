@@ -1,0 +1,26 @@
+"""Provider state beside the blocks that it belongs to, and how it is found again (wire 0.2, M1, M4).
+
+A block of its own is echoed where it stands. State *of* a text or a call (a signature, the server's id, a phase) stands directly
+behind it. The prompt holds only what this very endpoint and model said: whoever builds the prompt drops the rest, and a family
+knows its own formats by name and ignores all others.
+"""
+
+import json
+from collections.abc import Sequence
+
+from semel.adapters.models.json_text import compact
+from semel.core.values import JSON, Block, Opaque
+
+
+def state_behind(blocks: Sequence[Block], index: int, format_: str) -> dict[str, JSON] | None:
+    """The state of the block at `index`; None for a block that another model wrote."""
+    behind = blocks[index + 1] if index + 1 < len(blocks) else None
+    if not isinstance(behind, Opaque) or behind.format != format_:
+        return None
+    state = json.loads(behind.data)
+    return state if isinstance(state, dict) else {}
+
+
+def opaque(format_: str, value: JSON) -> Opaque:
+    """A block that keeps `value` as it was received."""
+    return Opaque(format=format_, data=compact(value))

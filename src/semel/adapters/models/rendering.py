@@ -1,0 +1,106 @@
+"""Prompt -> request body: deterministic, and each message is rendered once (P4, P10, wire 0.3). What all families share.
+
+A body is its head (all before the first message), what each message adds, and its tail (all behind the last one). The head and
+the messages are kept with their running digest, so that the next step of the conversation costs its own messages and a copy.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from semel.core.persistent import Chain
+from semel.core.values import Message, Prompt
+from semel.ports.model import Request
+
+KEPT_BYTES = 64 * 1024 * 1024
+
+
+@dataclass
+class Place:
+    """Where a conversation stands: the role whose turn is open, and what later messages need to know of the calls before them.
+
+    `names` holds the tool of each call by its id, `wire_ids` the id that its provider gave it, where that one is echoed.
+    """
+
+    role: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    wire_ids: dict[str, str] = field(default_factory=dict)
+
+
+class Form(Protocol):
+    """How a family writes a body."""
+
+    def head(self, instructions: str, place: Place) -> bytes:
+        """Everything before the first message; `place` is where that message then stands."""
+
+    def message(self, message: Message, place: Place) -> bytes:
+        """What a message adds behind those before it; `place` moves on."""
+
+    def tail(self, prompt: Prompt, place: Place) -> bytes:
+        """Everything behind the last message."""
+
+
+@dataclass
+class _Kept:
+    """The rendered start of one conversation, up to and including the last of `messages`."""
+
+    messages: Sequence[Message]
+    head: bytes
+    body: bytearray
+    place: Place
+    digest: "hashlib._Hash" = field(repr=False)
+
+
+class Renderer:
+    """Renders in one form. Keeps what it rendered of the conversations it saw last, within KEPT_BYTES."""
+
+    def __init__(self, form: Form) -> None:
+        """`form` is bound to one bundle."""
+        self._form = form
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the identity of the first message, which the value keeps alive
+        self._kept_bytes = 0
+
+    def render(self, prompt: Prompt) -> Request:
+        """One request body. The cost beyond copying it is that of the messages not rendered before."""
+        kept = self._grown(prompt)
+        tail = self._form.tail(prompt, kept.place)
+        digest = kept.digest.copy()
+        digest.update(tail)
+        return Request(body=b"".join((kept.body, tail)), sha256=digest.hexdigest())
+
+    def _grown(self, prompt: Prompt) -> _Kept:
+        messages, place = prompt.messages, Place()
+        head = self._form.head(prompt.instructions, place)
+        if not messages:
+            return _fresh(head, place)
+        kept = self._kept.pop(id(messages[0]), None)
+        if kept is not None:
+            self._kept_bytes -= len(kept.body)
+        if kept is None or kept.head != head or not _continues(kept.messages, messages):
+            kept = _fresh(head, place)
+        self._extend(kept, messages)
+        self._kept[id(messages[0])] = kept
+        self._kept_bytes += len(kept.body)
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1].body)
+        return kept
+
+    def _extend(self, kept: _Kept, messages: Sequence[Message]) -> None:
+        for index in range(len(kept.messages), len(messages)):
+            more = self._form.message(messages[index], kept.place)
+            kept.body += more
+            kept.digest.update(more)
+        kept.messages = messages if isinstance(messages, Chain) else tuple(messages)
+
+
+def _fresh(head: bytes, place: Place) -> _Kept:
+    return _Kept(messages=(), head=head, body=bytearray(head), place=place, digest=hashlib.sha256(head))
+
+
+def _continues(before: Sequence[Message], now: Sequence[Message]) -> bool:
+    """Whether `now` starts with the very messages of `before`. O(1) for two versions of one chain, which the engine renders."""
+    if isinstance(before, Chain) and isinstance(now, Chain):
+        return now.grew_from(before)
+    return len(now) >= len(before) and all(old is new for old, new in zip(before, now, strict=False))

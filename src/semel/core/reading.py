@@ -1,0 +1,88 @@
+"""Reading a log piece by piece: frames come out as soon as they are verified, and memory holds a piece, not the log.
+
+`Reading` does for a stream what `frame.scan` does for bytes. What forbids to use a log is raised: a feature that this build
+lacks at the first frame that needs it, before anybody decodes that; damage and a foreign log at the end.
+"""
+
+from collections.abc import Sequence
+
+from semel.core.frame import Frame, Scan, good_frames
+from semel.core.header import PAYLOAD_BYTES_MAX, Point
+from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
+from semel.errors import LogDamaged, NewerWriter
+
+PIECE_BYTES = 4 * 1024 * 1024
+_LINE_BYTES_MOST = PAYLOAD_BYTES_MAX + 1024 * 1024
+
+
+class Reading:
+    """One pass over a log. `point` is where it stands behind the good frames so far, `features` what those need."""
+
+    def __init__(self, start: Point | None = None) -> None:
+        """From `start`, by default from the beginning."""
+        self.point = start or Point()
+        self.features: frozenset[str] = frozenset()
+        self._rest: list[bytes] = []
+        self._waiting_bytes = 0
+        self._stuck = False
+
+    def feed(self, piece: bytes) -> Sequence[Frame]:
+        """The good frames that this piece completes, in order; none any more once something else was met."""
+        self._rest.append(piece)
+        self._waiting_bytes -= len(piece)
+        if self._stuck or (self._waiting_bytes > 0 and b"\n" not in piece):
+            return ()
+        data = b"".join(self._rest)
+        frames, point = good_frames(data, self.point)
+        rest = data[point.offset - self.point.offset :]
+        self.point, self._rest = point, [rest]
+        self._stuck = b"\n" in rest or len(rest) > _LINE_BYTES_MOST
+        self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
+        self.features = self.features.union(*{frame.requires for frame in frames})
+        return frames
+
+    def tail(self, anchor: int = 0) -> Tail:
+        """What lies behind the good frames, once there is nothing more to feed. `anchor` as in `frame.scan`."""
+        return judge(b"".join(self._rest), self.point.offset, self.point, anchor)
+
+
+class Verification:
+    """A reading that raises for everything that forbids to use the log: LogDamaged (P7) or NewerWriter (W15, W29)."""
+
+    def __init__(self, session: str, where: str, known: frozenset[str], start: Point | None = None) -> None:
+        """`where` names the log in messages; `known` are the features that this build can interpret."""
+        self._session, self._where, self._known = session, where, known
+        self._reading = Reading(start)
+
+    @property
+    def point(self) -> Point:
+        """Where the log stands behind the good frames so far."""
+        return self._reading.point
+
+    def feed(self, piece: bytes) -> Sequence[Frame]:
+        """The good frames that this piece completes. Raises NewerWriter at the first that this build cannot interpret."""
+        frames = self._reading.feed(piece)
+        if not self._reading.features <= self._known:
+            first = next(frame for frame in frames if not self._known.issuperset(frame.requires))
+            raise NewerWriter(f"record {first.seq} of {self._where}", sorted(set(first.requires) - self._known))
+        return frames
+
+    def end(self, anchor: int = 0, frames: Sequence[Frame] = ()) -> Scan:
+        """What was read, with those of its frames that the caller kept. Raises LogDamaged and NewerWriter."""
+        point, tail = self.point, self._reading.tail(anchor)
+        if tail.kind is TailKind.DAMAGED:
+            if tail.reason == NEWER_WRITER:
+                raise NewerWriter(f"record {point.seq} of {self._where}")
+            raise LogDamaged(self._where, tail.offset, point.seq, tail.reason)
+        if point.lineage is not None and point.lineage.session != self._session:
+            theirs = f"it is the log of session {point.lineage.session[:200]!r}, not of {self._session!r}"
+            raise LogDamaged(self._where, 0, 0, theirs)
+        return Scan(frames=tuple(frames), tail=tail, point=point, features=self._reading.features)
+
+
+def verified(
+    data: bytes, session: str, where: str, known: frozenset[str], *, anchor: int = 0, start: Point | None = None
+) -> Scan:
+    """Scan a log that is in memory, or its part behind `start`. Raises LogDamaged and NewerWriter."""
+    verification = Verification(session, where, known, start)
+    return verification.end(anchor, verification.feed(data))

@@ -1,0 +1,71 @@
+"""What listings, the inbox and schedulers ask of a session, derived from its state: small, and kept in the index. Pure."""
+
+import msgspec
+
+from semel.core.state import Session, UnknownCall
+from semel.core.status import StatusState, status_of
+from semel.core.values import Frozen, Usage
+from semel.core.waiting import waits_of
+
+VERSION = 2
+
+
+class Summary(Frozen, frozen=True, kw_only=True):
+    """A session up to `head_seq`. `state` is that of its newest run, None without one.
+
+    `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the
+    end of an approval or of a held call), Unix milliseconds. `unknown` are calls that
+    need a person, each with the agent of its run; `resolved` counts those that have their verdict. `usage` is the newest run's.
+    """
+
+    version: int
+    head_seq: int
+    updated_at_ms: int
+    state: StatusState | None = None
+    reason: str | None = None
+    run_id: str | None = None
+    agent: str | None = None
+    open_run: str | None = None
+    due_ms: int | None = None
+    unknown: tuple[tuple[UnknownCall, str], ...] = ()
+    resolved: int = 0
+    usage: Usage = Usage()
+
+
+def summary_of(state: Session, digest: str) -> Summary:
+    """The summary of a state; `digest` names its history."""
+    status, run = status_of(state, digest), state.run
+    return Summary(
+        version=VERSION,
+        head_seq=state.head,
+        updated_at_ms=state.last_at_ms,
+        state=status.state if status else None,
+        reason=status.reason if status else None,
+        run_id=status.run_id if status else None,
+        agent=status.agent if status else None,
+        open_run=run.run_id if run else None,
+        due_ms=min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None),
+        unknown=tuple((call, agent_of(state, call)) for call in state.unknown),
+        resolved=sum(1 for _ in state.resolved.values()),
+        usage=status.usage if status else Usage(),
+    )
+
+
+def agent_of(state: Session, call: UnknownCall) -> str:
+    """The agent whose run a call belongs to."""
+    ended = state.ended.get(call.run_id)
+    return ended.agent.name if ended else state.run.agent.name if state.run else ""
+
+
+def encode_summary(summary: Summary) -> bytes:
+    """As the index keeps it."""
+    return msgspec.json.encode(summary)
+
+
+def decode_summary(content: bytes | None) -> Summary | None:
+    """A summary that was kept; None if there is none, or another build wrote it."""
+    try:
+        found = msgspec.json.decode(content or b"", type=Summary)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if found.version == VERSION else None

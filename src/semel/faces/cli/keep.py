@@ -1,0 +1,152 @@
+"""`doctor`, `reindex`, `repair`, `backup`, `restore`: looking after a state directory."""
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+
+from semel import wiring
+from semel.engine.park import park
+from semel.errors import SemelError
+from semel.faces.cli.options import json_option, state_option
+from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.verbs import verb
+from semel.faces.listing import listing_of
+from semel.settings import Settings, read_settings
+
+EXIT_PROBLEM, EXIT_DAMAGED = 1, 6
+_MARKS = {"fine": "ok", "note": "note", "problem": "PROBLEM"}
+
+
+@verb("semel doctor", "semel doctor --json")
+@state_option
+@json_option
+def doctor(*, state: str | None, as_json: bool) -> int:
+    """Look at the state directory: permissions, file system, feature floor, leases, leftovers, and whether each log is whole.
+
+    Nothing is changed. Each finding says what to do about it; the exit code is 1 if something keeps a session from being used.
+    """
+    findings = list(wiring.examine(read_settings(state)))
+    problems = sum(finding.weight == "problem" for finding in findings)
+    if as_json:
+        json_line({"problems": problems, "findings": [msgspec.to_builtins(finding) for finding in findings]})
+        return EXIT_PROBLEM if problems else 0
+    for finding in findings:
+        shown(one_line(f"{_MARKS[finding.weight]:7} {finding.about}: {finding.what}"))
+        if finding.advice:
+            shown(one_line(f"        {finding.advice}"))
+    return EXIT_PROBLEM if problems else 0
+
+
+@verb("semel reindex")
+@state_option
+@json_option
+def reindex(*, state: str | None, as_json: bool) -> int:
+    """Derive index.db from the logs anew. It holds nothing that is not in them, and rebuilds itself, so this is never needed.
+
+    A session that cannot be read is named; the exit code is then 6.
+    """
+    store = wiring.store_of(read_settings(state))
+    store.forget()
+    listed = list(listing_of(store))
+    unreadable = {one.session: one.error.message for one in listed if one.error is not None}
+    if as_json:
+        json_line({"sessions": len(listed) - len(unreadable), "unreadable": unreadable})
+    else:
+        shown(f"{len(listed) - len(unreadable)} sessions indexed")
+        for session, why in unreadable.items():
+            talk(f"{session} cannot be read: {why}")
+    return EXIT_DAMAGED if unreadable else 0
+
+
+@verb("semel repair customer-42", "semel repair customer-42 --accept-loss")
+@click.argument("session", metavar="SESSION")
+@click.option("--accept-loss", is_flag=True, help="Cut the log. What is behind the cut is lost to the session.")
+@state_option
+@json_option
+def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool) -> int:
+    """Say what would be lost if the damaged log of SESSION were cut where its damage starts; with --accept-loss, cut it.
+
+    Try a backup first. The bytes that are cut are kept beside the log. An open run is closed: calls that may have been sent are
+    unknown then, and wait in `semel inbox`. Look outside for what happened behind the cut before you send anything again.
+    """
+    settings = read_settings(state)
+    loss = wiring.repair(settings, session) if accept_loss else wiring.assess(settings, session)
+    unknown = _parked(settings, session) if accept_loss and loss is not None else ()
+    if as_json:
+        found = None if loss is None else msgspec.to_builtins(loss)
+        json_line({"session": session, "repaired": loss is not None and accept_loss, "loss": found, "unknown": unknown})
+    elif loss is None:
+        shown(one_line(f"{session}: not damaged, so there is nothing to repair"))
+    else:
+        verb_form = "was cut" if accept_loss else "would be cut"
+        shown(one_line(f"{session}: {loss.reason}; {verb_form} at byte {loss.offset}, behind record {loss.kept_records}"))
+        shown(f"  lost: {loss.lost_bytes} bytes, {len(loss.readable)} readable records; record {loss.remembered} was durable")
+        if accept_loss:
+            shown(one_line(f"  the bytes are in {loss.kept_as}, beside {loss.path}"))
+            _tell_unknown(session, unknown)
+        else:
+            shown("  nothing was changed; try a backup first, then `--accept-loss`")
+    return EXIT_DAMAGED if loss is not None and not accept_loss else 0
+
+
+@verb("semel backup /mnt/backup/2026-01-01")
+@click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
+@state_option
+@json_option
+def backup(*, target: Path, state: str | None, as_json: bool) -> int:
+    """Copy every session, up to its last durable record, into the new directory DIR. Runs may go on meanwhile.
+
+    A session that cannot be read is left out and named; the exit code is then 6.
+    """
+    copied = wiring.back_up(read_settings(state), target)
+    if as_json:
+        json_line(msgspec.to_builtins(copied))
+    else:
+        shown(one_line(f"{len(copied.sessions)} sessions copied to {target}"))
+        for session, why in copied.left_out.items():
+            talk(f"left out {session}: {why}")
+    return EXIT_DAMAGED if copied.left_out else 0
+
+
+@verb("semel restore /mnt/backup/2026-01-01 --state ./restored")
+@click.argument("source", metavar="DIR", type=click.Path(path_type=Path))
+@state_option
+@json_option
+def restore(*, source: Path, state: str | None, as_json: bool) -> int:
+    """Put the backup in DIR in place of the state directory, which must be new or empty. Every byte is checked first.
+
+    What happened after the backup is not in it. So every open run is closed, and each of its calls that may have been sent is
+    unknown and waits in `semel inbox`: nothing is sent again by itself.
+    """
+    settings = read_settings(state)
+    copied = wiring.restore(settings, source)
+    unknown: dict[str, tuple[str, ...]] = {}
+    failed: dict[str, str] = {}
+    for one in copied.sessions:
+        try:
+            found = _parked(settings, one.session)
+        except SemelError as error:
+            failed[one.session] = str(error)
+            continue
+        if found:
+            unknown[one.session] = found
+    if as_json:
+        json_line({"restored": len(copied.sessions), "unknown": unknown, "failed": failed, "left_out": copied.left_out})
+    else:
+        shown(one_line(f"{len(copied.sessions)} sessions restored to {settings.state}"))
+        for session, calls in unknown.items():
+            _tell_unknown(session, calls)
+        for session, why in failed.items():
+            talk(f"{session} could not be closed: {why}")
+    return EXIT_DAMAGED if failed else 0
+
+
+def _parked(settings: Settings, session: str) -> tuple[str, ...]:
+    return asyncio.run(park(wiring.ground_of(settings), session))
+
+
+def _tell_unknown(session: str, calls: tuple[str, ...]) -> None:
+    for call in calls:
+        shown(one_line(f"  {session}: whether call {call[:12]} took effect is unknown; see `semel inbox`"))

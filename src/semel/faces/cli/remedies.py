@@ -1,0 +1,45 @@
+"""Commands that a message names as the next step, so that they can be copied: with the state directory that was given."""
+
+import re
+import shlex
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+VERDICTS = "where VERDICT is --happened, --did-not-happen or --abandon"
+_WITH_STATE = "run|send|resume|ls|show|tail|preview|verify|inbox|resolve"
+_NAMED = re.compile(rf"`semel (?:{_WITH_STATE})\b[^`]*(?=`)")
+_state: ContextVar[str | None] = ContextVar("state", default=None)
+
+
+def keep_state(directory: str | None) -> None:
+    """Remember the `--state` of this command line: what it advises needs it, too."""
+    _state.set(directory)
+
+
+def plain_command(*words: str) -> str:
+    """A command of semel that one can paste into a shell."""
+    return f"{shlex.join(['semel', *words])}{_given_state()}"
+
+
+def command(*words: str) -> str:
+    """The same, in the marks that set it off within a sentence."""
+    return f"`{plain_command(*words)}`"
+
+
+def with_state(message: str) -> str:
+    """A message whose commands go to the state directory that was given."""
+    return _NAMED.sub(lambda match: match[0] + _given_state(), message)
+
+
+def resolve_commands(call_keys: Iterable[str]) -> list[str]:
+    """The commands that give each call of a session its verdict, and go on behind the last one.
+
+    VERDICT stands for what only a person can say. As it is, such a command is refused: pasting it decides nothing.
+    """
+    keys = [key[:8] for key in call_keys]
+    return [plain_command("resolve", key, "VERDICT", *(["--continue"] if key is keys[-1] else [])) for key in keys]
+
+
+def _given_state() -> str:
+    directory = _state.get()
+    return "" if directory is None else f" --state {shlex.quote(directory)}"

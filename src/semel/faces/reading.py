@@ -1,0 +1,23 @@
+"""Small files that a person names: read whole, and never more than they may be."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+FILE_BYTES_MOST = 1024 * 1024
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a regular file of at most 1 MiB. Raises OSError, whose `strerror` says what is wrong.
+
+    A pipe or a device might never end, or never answer: it is refused before a byte is read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer is opened, not waited for
+    with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        raw = file.read(FILE_BYTES_MOST + 1)
+    if len(raw) > FILE_BYTES_MOST:
+        raise OSError(errno.EFBIG, f"it is larger than {FILE_BYTES_MOST} bytes")
+    return raw
