@@ -4,6 +4,11 @@
     ├── UsageError             the caller must change something; nothing was written
     │   ├── UnknownSession, UnknownCall, UnknownModel, BadSessionId, BadAgent, BadSettings
     │   ├── KeyReuse           same key, different payload
+    │   ├── SendRetracted      the message of that key was taken back
+    │   ├── BlankMessage       a message without text
+    │   ├── BadHistory         a conversation that no provider would take
+    │   ├── UnknownMessage     no message of that key waits in the queue
+    │   ├── ApprovalClosed     the approval was answered otherwise
     │   ├── VerdictConflict    the call was already resolved otherwise
     │   ├── OutcomePending     a person must look before this message
     │   ├── RuntimeLeft        used behind its block
@@ -95,6 +100,36 @@ class KeyReuse(UsageError):
     """A key was used again with a different payload; the message names the field that differs."""
 
     code = "key_reuse"
+
+
+class SendRetracted(UsageError):
+    """The message of that key was taken back; it will not be sent again (FACT18)."""
+
+    code = "send_retracted"
+
+
+class BlankMessage(UsageError):
+    """A message without text: no provider takes one."""
+
+    code = "blank_message"
+
+
+class BadHistory(UsageError):
+    """A supplied conversation breaks a rule of the history contract; the message names the place and the rule (T12)."""
+
+    code = "bad_history"
+
+
+class UnknownMessage(UsageError):
+    """No message of that key waits in the queue: none was sent, or it was started or taken back before."""
+
+    code = "unknown_message"
+
+
+class ApprovalClosed(UsageError):
+    """An approval was answered otherwise before, or its run has ended."""
+
+    code = "approval_closed"
 
 
 class VerdictConflict(UsageError):

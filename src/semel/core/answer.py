@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
+from semel.core.calls import Step
 from semel.core.records import ModelStepFinished
-from semel.core.state import Run, Step
+from semel.core.state import Run
 from semel.core.values import AssistantMessage, Stop, add_usage
 
 
@@ -13,7 +14,7 @@ def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelSte
     missed = not answer.calls and run.config.output_schema is not None
     return replace(
         run,
-        step=replace(step, answer=answer, stop=record.stop, not_before_ms=None),
+        step=replace(step, answer=answer, answer_tags=record.tags, stop=record.stop, not_before_ms=None),
         usage=add_usage(run.usage, record.usage),
         model_steps=run.model_steps + 1,
         truncations=0 if shape is None else run.truncations + 1 if shape == run.last_truncated else 1,

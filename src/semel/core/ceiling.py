@@ -8,10 +8,13 @@ loses: it always fits. The hard part is never to let a record grow that the rese
 from collections.abc import Sequence
 
 from msgspec.json import encode
+from msgspec.structs import replace
 
+from semel.core.effects import CameBack, Deferral, Hold
 from semel.core.outcomes import Outcome, Settlement
 from semel.core.records import ModelAttemptFinished, Record, ResumeStarted
 from semel.core.state import CallState, Session, Step
+from semel.core.values import printable
 
 CEILING_BYTES = 1024**3
 """How long a log may become, 1 GiB, unless a store is made with another ceiling."""
@@ -23,6 +26,10 @@ SETTLEMENT_TEXT_BYTES = 256
 """The longest text of a result, as JSON, that the reserve has room for."""
 VERDICT_BYTES = 2048
 """Room for one `indeterminate_resolved`: a verdict with a note; one with a longer output may be refused by a full session."""
+HANDLE_CHARS_MAX = 200
+"""The longest handle of a deferred call; the reserve has room for it."""
+HOLD_CHARS_MAX = 60
+"""How much is kept of the words of one who holds a call, where the log is full."""
 
 _HEAD_BYTES_MOST = 7 * 20 + 9 + 65 + 2  # seven numbers, check, digest, the space behind `requires`, the newline
 _MARKER_BYTES = 512  # turn_finished, tool_batch_finished
@@ -31,6 +38,10 @@ _CANCEL_BYTES = 1024
 _RETURNED_BYTES = 1024  # tool_call_returned with a bounded text
 _RESULT_BYTES = 1024  # tool_result, tool_no_dispatch, tool_process: their message and id aside
 _PLAN_BYTES = 5120  # a planned call whose arguments are refused in many words
+_HELD_BYTES = 1280  # tool_call_provider_held with bounded words
+_HANDLE_BYTES = 4 * HANDLE_CHARS_MAX + 128  # what tool_call_deferred has more than a return
+_APPROVAL_BYTES = 1024  # approval_resolved that closes it, its call's id aside
+_QUEUED_BYTES = 4096  # run_started that names a queued message, and all else that it needs, by reference; its terminal
 
 
 def framed_bytes(payload_bytes: int, requires: Sequence[str]) -> int:
@@ -50,10 +61,16 @@ def has_ended_full(state: Session) -> bool:
 
 
 def reserve_bytes(state: Session) -> int:
-    """What a session in this state may still need: the close-out of its open batch, one cancel, one terminal, all verdicts."""
-    verdicts = len(state.unknown) * VERDICT_BYTES
+    """What a session in this state may still need.
+
+    That is the close-out of its open batch, cancels, one terminal, all verdicts, and a start for each queued message.
+    """
+    later = len(state.unknown) * VERDICT_BYTES + (len(state.queued) - len(state.taken)) * _QUEUED_BYTES
     run = state.run
-    return verdicts if run is None else verdicts + _CANCEL_BYTES + _TERMINAL_BYTES + _turn_bytes(run.step)
+    if run is None:
+        return later
+    cancels = 0 if run.aborting_now else 1 if run.aborting else 2  # one for the step's boundary, and one that does not wait
+    return later + cancels * _CANCEL_BYTES + _TERMINAL_BYTES + _turn_bytes(run.step)
 
 
 def bounded(settled: Settlement) -> Settlement:
@@ -75,17 +92,41 @@ def bounded(settled: Settlement) -> Settlement:
     )
 
 
+def bounded_news(came: CameBack) -> CameBack | None:
+    """What came back with the longest part of it told in a notice; None where all of it is short enough."""
+    longest = max(came.settled, key=lambda at: len(came.settled[at].text), default=None)
+    if longest is not None and bounded(came.settled[longest]) != came.settled[longest]:
+        return replace(came, settled=came.settled | {longest: bounded(came.settled[longest])})
+    deferred = {at: _bounded_deferral(call) for at, call in came.deferred.items()}
+    held = {at: _bounded_hold(hold) for at, hold in came.held.items()}
+    if (deferred, held) == (came.deferred, came.held):
+        return None
+    return replace(came, deferred=deferred, held=held)
+
+
+def _bounded_deferral(call: Deferral) -> Deferral:
+    if _json_bytes(call.text) <= SETTLEMENT_TEXT_BYTES:
+        return call
+    return replace(call, text="[Accepted; the result comes later. More was said, but the log of this session is full.]")
+
+
+def _bounded_hold(hold: Hold) -> Hold:
+    module, reason = (printable(text, limit=HOLD_CHARS_MAX) for text in (hold.module, hold.reason))
+    return replace(hold, module=module, reason=reason)
+
+
 def _turn_bytes(step: Step | None) -> int:
     if step is None or step.answer is None or step.finished:
         return 0
     batch = step.batch
     if batch is not None:
-        return _MARKER_BYTES if batch.finished else 2 * _MARKER_BYTES + sum(map(_call_bytes, batch.calls))
+        return _MARKER_BYTES if batch.finished else 3 * _MARKER_BYTES + sum(_call_bytes(step, call) for call in batch.calls)
     planned = (_PLAN_BYTES + _RESULT_BYTES + 4 * _json_bytes(call.id) + _json_bytes(call.name) for call in step.answer.calls)
-    return 3 * _MARKER_BYTES + sum(planned)
+    asked = (_APPROVAL_BYTES + _json_bytes(approval.asked.tool_call_id) for approval in step.approvals if not approval.resolved)
+    return 3 * _MARKER_BYTES + sum(planned) + sum(asked)
 
 
-def _call_bytes(call: CallState) -> int:
+def _call_bytes(step: Step, call: CallState) -> int:
     """What one call of an open batch may still bring, up to the verdict of a person."""
     unknown = VERDICT_BYTES if call.settled is None or call.settled.outcome is Outcome.UNKNOWN else 0
     if call.terminal:
@@ -96,8 +137,17 @@ def _call_bytes(call: CallState) -> int:
     if call.returned is not None:
         return _RESULT_BYTES + name + unknown
     mark = _RESULT_BYTES if call.process is None else 0
-    intent = 0 if call.intent else _RESULT_BYTES + name
-    return _RETURNED_BYTES + _RESULT_BYTES + 2 * name + mark + intent + unknown
+    held = 0 if call.held is not None else _HELD_BYTES + name
+    intent = 0 if call.intent else _RESULT_BYTES + name + _changed_bytes(step, call)
+    back = _RETURNED_BYTES + _HANDLE_BYTES + _RESULT_BYTES + 2 * name
+    return back + mark + held + intent + unknown
+
+
+def _changed_bytes(step: Step, call: CallState) -> int:
+    """Arguments that a person changed; the intent repeats them."""
+    approval = step.approval(call.planned.ordinal)
+    changed = approval.resolved.args if approval is not None and approval.resolved is not None else None
+    return 0 if changed is None else _json_bytes(changed)
 
 
 def _json_bytes(text: str) -> int:

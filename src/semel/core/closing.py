@@ -5,17 +5,16 @@ Nothing is decided here that a crash would decide otherwise: a call that may hav
 
 from collections.abc import Iterator
 
-from semel.core.ceiling import SESSION_TOO_LARGE, bounded
-from semel.core.decide import CUT
+from semel.core.batch_records import arrived, deferred, stand_ins
+from semel.core.calls import Batch, Step
+from semel.core.ceiling import SESSION_TOO_LARGE, bounded_news
 from semel.core.effects import Answered, CameBack, Decision, Outcome
-from semel.core.fold_batch import calls_of
-from semel.core.keys import batch_id_of
+from semel.core.ending import close_unstarted
 from semel.core.outcomes import Outcome as CallOutcome
-from semel.core.outcomes import Settlement
-from semel.core.plan import plan
-from semel.core.records import Failure, Record, ToolBatchStarted, TurnFinished
-from semel.core.settle import close_out, crashed, doubtful, settle
-from semel.core.state import Batch, CallState, Run, Session, Step
+from semel.core.records import Failure, Record, RunFinished, TurnFinished
+from semel.core.settle import close_out, crashed, end_of, settle
+from semel.core.standing import doubtful, is_sequential
+from semel.core.state import Run, Session
 from semel.core.turn import finish
 from semel.core.values import Usage, add_usage
 from semel.errors import need
@@ -29,7 +28,7 @@ def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | No
     run = need(state.run, "only an open run is closed")
     step = run.step
     if step is not None and step.batch is not None and step.finished and step.batch.unknown:
-        yield Decision(records=(finish(run, "interrupted", run.usage),))
+        yield Decision(records=(end_of(run, step.batch),))
         return
     if step is None or step.finished or step.answer is None:
         yield Decision(records=(_too_large(run, _usage_with(run, outcome)),))
@@ -42,51 +41,39 @@ def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | No
         end = () if batch.unknown else (_too_large(run, run.usage),)
         yield Decision(records=(_turn_finished(run, step), *end))  # with an unknown call the terminal is alone (P28)
         return
-    head: tuple[Record, ...] = ()
     if batch is None:
-        batch, head = planned_batch(state, run, step)
+        yield close_unstarted(state, run, step, _too_large(run, run.usage))
+        return
     came = outcome if isinstance(outcome, CameBack) else CameBack(settled={})
-    yield from _of_open_batch(state, run, batch, head=head, came=came, lost=doubtful(run, batch) if doubt is None else doubt)
+    yield from _of_open_batch(state, run, batch, came, lost=doubtful(run, batch) if doubt is None else doubt)
 
 
-def _of_open_batch(
-    state: Session, run: Run, batch: Batch, *, head: tuple[Record, ...], came: CameBack, lost: frozenset[int]
-) -> Iterator[Decision]:
+def _of_open_batch(state: Session, run: Run, batch: Batch, came: CameBack, *, lost: frozenset[int]) -> Iterator[Decision]:
     """Close the batch with as many whole results as there is room for; while calls are out, only what came back is settled."""
-    new, in_flight = dict(came.settled), came.in_flight
     while True:
-        natural = settle(state, run, batch, came_back=new, in_flight=in_flight, doubt=lost)
-        if head or natural.effects:
-            yield Decision(records=(*head, *_closed(run, batch, new, lost)))
-        else:
-            yield natural
-        longest = max(new, key=lambda at: len(new[at].text), default=None)
-        if longest is None or bounded(new[longest]) == new[longest]:
+        natural = settle(state, run, batch, news=came, doubt=lost)
+        yield Decision(records=_closed(run, batch, came, lost)) if natural.effects else natural
+        smaller = bounded_news(came)
+        if smaller is None:
             return
-        new[longest] = bounded(new[longest])
+        came = smaller
 
 
-def _closed(run: Run, batch: Batch, new: dict[int, Settlement], doubt: frozenset[int]) -> tuple[Record, ...]:
-    known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
+def _closed(run: Run, batch: Batch, came: CameBack, doubt: frozenset[int]) -> tuple[Record, ...]:
+    known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None}
+    known |= came.settled | stand_ins(came)
     known |= {at: crashed(run, batch, at) for at in doubt if at not in known}
     unknown = any(settled.outcome is CallOutcome.UNKNOWN for settled in known.values())
-    return (*close_out(run, batch, known), *(() if unknown else (_too_large(run, run.usage),)))
-
-
-def planned_batch(state: Session, run: Run, step: Step) -> tuple[Batch, tuple[Record, ...]]:
-    """The batch of an answer whose plan was torn, and its record: it is written now, and nothing of it is sent."""
-    planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop in CUT)
-    batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
-    started = ToolBatchStarted(run_id=run.run_id, batch_id=batch_id, step_id=step.step_id, planned_calls=planned)
-    batch = Batch(batch_id=batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in planned))
-    return batch, (started,)
+    held = arrived(batch, CameBack(held=came.held), sequential=is_sequential(run, batch))
+    end = () if unknown else (_too_large(run, run.usage),)
+    return (*held, *deferred(batch, came), *close_out(run, batch, known), *end)
 
 
 def _turn_finished(run: Run, step: Step) -> Record:
     return TurnFinished(run_id=run.run_id, step_id=step.step_id)
 
 
-def _too_large(run: Run, usage: Usage) -> Record:
+def _too_large(run: Run, usage: Usage) -> RunFinished:
     why = Failure(kind="semel", code=SESSION_TOO_LARGE, message="the log of this session is full; start a new session")
     return finish(run, "error", usage, why)
 

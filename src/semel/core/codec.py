@@ -43,13 +43,14 @@ def encode_checked(record: Record) -> tuple[bytes, tuple[str, ...]]:
     return payload, requires
 
 
-def decode(frame: Frame, where: str = "the log") -> Record | None:
+def decode(frame: Frame, where: str = "the log", known: frozenset[str] = features.KNOWN) -> Record | None:
     """The record of a verified frame; None for one that is informational and unknown to this build.
 
-    Raises NewerWriter for a missing feature, an unknown gated type, or a known type that does not decode.
+    `known` are the features of the build. Raises NewerWriter for a missing feature, which is asked before the content is
+    decoded (W15), an unknown gated type, or a known type that does not decode.
     """
-    missing = [name for name in frame.requires if name not in features.KNOWN]
-    if missing:
+    if frame.requires and not known.issuperset(frame.requires):
+        missing = sorted({name for name in frame.requires if name not in known})
         raise NewerWriter(f"record {frame.seq} of {where}", missing)
     try:
         return _decoder.decode(frame.payload)

@@ -1,14 +1,25 @@
-"""decide: state and what came in -> the records to make durable and the effects that may follow. Pure; nothing here acts."""
+"""decide: state and what came in -> the records to make durable and the effects that may follow. Pure; nothing here acts.
+
+This is the door to all decisions: the commands of `core.effects` are answered by the functions that it names.
+"""
 
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
+from semel.core.approve import answer_approval, expire_approvals
+from semel.core.calls import Step
+from semel.core.cancel import cancel, stop_waiting
 from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
-from semel.core.fold_batch import calls_of
-from semel.core.keys import answer_entry_of, batch_id_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.ending import close_unstarted, seal
+from semel.core.history import supply_history
+from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.late import deliver_result
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
-from semel.core.plan import identified, plan
+from semel.core.messages import deliver_message, due_message, hand_over, retract, route
+from semel.core.plan import identified
+from semel.core.planning import plan_batch
+from semel.core.policy import Policy, allow_all
 from semel.core.records import (
     Content,
     Entry,
@@ -20,64 +31,95 @@ from semel.core.records import (
     Record,
     RunStarted,
     StepStarted,
-    ToolBatchStarted,
     ToolSet,
     TurnFinished,
 )
 from semel.core.settle import settle
-from semel.core.state import Batch, CallState, Run, Session, Step
-from semel.core.turn import DECLINED, TurnFacts, after_turn, finish, time_limit
-from semel.core.values import AssistantMessage, Stop, UserMessage, digest_text
-from semel.errors import KeyReuse, UnknownCall, VerdictConflict, must, need
+from semel.core.state import Run, Session
+from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
+from semel.core.values import AssistantMessage, UserMessage, digest_text
+from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
-CUT = DECLINED | {Stop.MAX_TOKENS}
-"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
+__all__ = [
+    "after_answer",
+    "answer_approval",
+    "cancel",
+    "continue_run",
+    "decide",
+    "deliver_message",
+    "deliver_result",
+    "due_message",
+    "expire_approvals",
+    "hand_over",
+    "known_delivery",
+    "plan_batch",
+    "resolve",
+    "retract",
+    "route",
+    "seal",
+    "send",
+    "stop_waiting",
+    "supply_history",
+]
 
 
-def decide(state: Session, outcome: Outcome, *, doubt: frozenset[int], now_ms: int) -> Decision:
-    """What follows from an outcome of the open run."""
+def decide(
+    state: Session,
+    outcome: Outcome,
+    *,
+    doubt: frozenset[int],
+    now_ms: int,
+    policy: Policy = allow_all,
+    stop: bool = False,
+) -> Decision:
+    """What follows from an outcome of the open run. `stop` asks to end the run behind this turn (A7)."""
     run, step = _current(state)
     # A run has been running since the last record, whatever comes of it now; the limit on its time counts that, too.
     run = replace(run, running_ms=run.running_ms + max(0, now_ms - state.last_at_ms))
     match outcome:
         case Answered():
-            return _answered(state, run, step, outcome)
+            return _answered(state, run, step, outcome, policy, stop=stop)
         case ExchangeFailed():
             return _exchange_failed(run, step, outcome, now_ms)
         case TimeUp():
             return Decision(records=(finish(run, "time_limit", run.usage, time_limit(run)),))
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
-            return settle(state, run, batch, came_back=outcome.settled, in_flight=outcome.in_flight, doubt=doubt)
-
-
-def seal(state: Session) -> Decision:
-    """Barrier 2 of an interrupted run: its terminal, alone (P28). Nothing else is left to do when this is asked."""
-    run, step = _current(state)
-    must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
-    return Decision(records=(finish(run, "interrupted", run.usage),))
+            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop)
 
 
 def send(state: Session, command: Send) -> Decision:
-    """Start a run. The caller has made sure that no run is open and that the key is new.
+    """Start a run. The caller has made sure that no run is open, and that the key is new or that of a queued message.
 
-    Content that the lineage holds already is named by its digest and not stored again (P10).
+    Content that the lineage holds already is named by its digest and not stored again (P10). Raises BlankMessage.
     """
     run_id = run_id_of(state.lineage, command.key)
-    started = _run_started(state, command, run_id, continues=None)
-    return _started(state, started)
+    return _started(state, _run_started(state, command, run_id, continues=None))
 
 
-def known_delivery(state: Session, key: str, text: str, context: object) -> str | None:
-    """The run that this key started, None for a new key. Raises KeyReuse where the payload differs, naming the field."""
+def known_delivery(state: Session, key: str, text: str, context: object, delivery: str = "send") -> str | None:
+    """The run that this key started, starts when its turn comes, or was delivered to; None for a new key.
+
+    It is asked before anything else, so that a delivery that is tried again never becomes another one. Raises KeyReuse where the
+    payload differs, naming the field, and SendRetracted for a message that was taken back.
+    """
     use = state.keys.get(key)
     if use is None:
         return None
     digests = digests_of_delivery(text, context)
-    for field, ours in (("input", use.input_digest), ("context", use.context_digest)):
-        if digests[f"{field}_digest"] != ours:
+    compared = [("input", use.input_digest, digests["input_digest"]), ("delivery", use.kind, delivery)]
+    if use.kind not in IN_RUN:
+        compared.append(("context", use.context_digest, digests["context_digest"]))
+    for field, first, ours in compared:
+        if first != ours:
             raise KeyReuse(f"key {key!r} was used before with another {field}; use a new key for a new message")
+    if state.taken.get(key) == "retracted":
+        raise SendRetracted(f"the message of key {key!r} was taken back; use a new key to send it after all")
     return use.run_id
+
+
+IN_RUN = frozenset({"steer", "follow_up"})
+"""Deliveries that a running run takes; it has its context already, so theirs is not compared."""
 
 
 def resolve(state: Session, command: Resolve) -> tuple[Record, ...]:
@@ -106,31 +148,23 @@ def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     return _started(state, _run_started(state, command, run_id, continues=call_key))
 
 
-def plan_batch(state: Session, run: Run, step: Step, *, head: tuple[Record, ...] = ()) -> Decision:
-    """Plan the calls of the step's answer: the batch, its intents, and the first dispatch; `head` goes in front.
-
-    Where nothing can be dispatched, the same barrier commits the batch and goes on (CON20).
-    """
-    planned = plan(state.lineage, run, step.step_id, calls_of(step), truncated=step.stop in CUT)
-    batch_id = batch_id_of(state.lineage, run.run_id, step.step_id)
-    batch = Batch(batch_id=batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in planned))
-    started = ToolBatchStarted(run_id=run.run_id, batch_id=batch_id, step_id=step.step_id, planned_calls=planned)
-    decision = settle(state, run, batch)
-    return replace(decision, records=(*head, started, *decision.records))
-
-
-def after_answer(state: Session, run: Run, step: Step, *, head: tuple[Record, ...] = ()) -> Decision:
-    """What follows an answer without calls: the natural end, a refusal, or another try for the typed output."""
+def after_answer(
+    state: Session, run: Run, step: Step, _policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
+) -> Decision:
+    """What follows an answer without calls: the natural end, a refusal, a message that waits, or another try for the output."""
     turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
+    untyped = run.config.output_schema is None
+    # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
+    goes_on = bool(state.steers or state.follow_ups) and not stop
     facts = TurnFacts(
         step_id=step.step_id,
         usage=run.usage,
         output_misses=run.output_misses,
         truncations=run.truncations,
-        done=run.config.output_schema is None,
+        done=untyped and not goes_on,
         stop=step.stop,
     )
-    records, effects = after_turn(state, run, facts)
+    records, effects = after_turn(state, run, facts, stop=stop, idle=untyped)
     return Decision(records=(*head, *turn, *records), effects=effects)
 
 
@@ -139,7 +173,7 @@ def _current(state: Session) -> tuple[Run, Step]:
     return run, need(run.step, "an outcome belongs to an open step")
 
 
-def _answered(state: Session, run: Run, step: Step, outcome: Answered) -> Decision:
+def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: Policy, *, stop: bool) -> Decision:
     answer = AssistantMessage(blocks=identified(outcome.blocks, state.call_ids, state.model_steps + 1))
     finished = ModelStepFinished(
         run_id=run.run_id,
@@ -151,12 +185,17 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered) -> Decisi
     )
     head = (outcome.attempt, finished)
     run = with_answer(run, step, answer, finished)
+    step = need(run.step, "an answer belongs to a step")
+    if answer.calls and run.aborting_now:
+        return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
     after = plan_batch if answer.calls else after_answer
-    return after(state, run, run.step or step, head=head)
+    return after(state, run, step, policy, head=head, stop=stop)
 
 
 def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
     """Redeliver within the budget, or end the run with the cause. A wait is never shorter than the server asked for."""
+    if run.aborting:
+        return Decision(records=(outcome.attempt, finish(run, "cancelled", run.usage)))
     wait_ms = backoff_ms(outcome.used, outcome.retry_after_ms)
     limits = run.limits
     if not outcome.retryable or outcome.used >= limits.model_retries or wait_ms > limits.retry_wait_ms:
@@ -171,6 +210,8 @@ def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int)
 
 
 def _run_started(state: Session, command: Send, run_id: str, *, continues: str | None) -> RunStarted:
+    if not command.text.strip():
+        raise BlankMessage("the message has no text; no model takes one")
     input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
     frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
@@ -187,6 +228,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
         entries=new,
         context=command.context,
         continues=continues,
+        delivery=None if command.key in state.queue_index else command.delivery,
     )
 
 
@@ -196,6 +238,6 @@ def _started(state: Session, started: RunStarted) -> Decision:
         step_id=1,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, started.run_id, 1),
-        drained=state.pending,
+        drained=drainable(state),
     )
     return Decision(records=(started, step), effects=(CallModel(step_id=1, attempt=1),))

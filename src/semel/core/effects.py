@@ -1,12 +1,26 @@
-"""What goes in and out of a decision: commands and outcomes in; records and effects out."""
+"""What goes in and out of a decision: commands and outcomes in; records and effects out.
+
+Commands are asked for by people and programs, outcomes come back from effects. `core.decide` has one pure function for each
+command: `send`, `deliver_message`, `retract`, `hand_over`, `cancel`, `stop_waiting`, `answer_approval`, `expire_approvals`,
+`deliver_result`, `resolve`, `continue_run`, `supply_history`. An outcome goes to `decide`; when nothing is under way and nothing
+came back, `seal` says what follows, and gives an empty decision where the run waits for somebody.
+"""
+
+from typing import Literal
+
+from msgspec import field
 
 from semel.core.outcomes import Settlement
-from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record, Verdict
-from semel.core.values import JSON, Block, Frozen, Stop, ToolSpec, Usage
+from semel.core.records import AgentRef, ApprovalDecision, Config, Delivery, LateKind, ModelAttemptFinished, Record, Verdict
+from semel.core.values import JSON, Block, Frozen, Part, Stop, ToolSpec, Usage
 
 
 class Send(Frozen, frozen=True, kw_only=True):
-    """Start a run with this input. `key` makes it happen once."""
+    """Start a run with this input. `key` makes it happen once.
+
+    `delivery` is how the message was asked to be delivered where that came to a run of its own, so that asking again is
+    answered alike.
+    """
 
     key: str
     text: str
@@ -15,6 +29,66 @@ class Send(Frozen, frozen=True, kw_only=True):
     instructions: str
     tools: tuple[ToolSpec, ...]
     context: JSON = None
+    delivery: Delivery | None = None
+
+
+class Message(Frozen, frozen=True, kw_only=True):
+    """A message to a session, beside a plain send: into the running run, behind it, or instead of what is left of it (Q6).
+
+    `key` makes it happen once. `agent` and `context` are for the run that it starts where it has to wait for one.
+    """
+
+    key: str
+    text: str
+    delivery: Delivery
+    agent: AgentRef
+    context: JSON = None
+    title: str | None = None
+
+
+class UnderWay(Frozen, frozen=True, kw_only=True):
+    """What a process that carries the open run has under way: a request to the model, calls, and calls in doubt.
+
+    A command is given None where nobody carries the run: its process is dead, and what it may have sent is not known. Then the
+    command is recorded and nothing follows from it; a resume does the rest.
+    """
+
+    asking: bool = False
+    in_flight: frozenset[int] = frozenset()
+    doubt: frozenset[int] = frozenset()
+
+    @staticmethod
+    def doubt_of(under_way: "UnderWay | None") -> frozenset[int]:
+        """What stays in doubt behind a command that settles nothing of the batch."""
+        return frozenset() if under_way is None else under_way.doubt
+
+
+class Cancel(Frozen, frozen=True, kw_only=True):
+    """End the open run: now, or when its step and the calls of it are done."""
+
+    at: Literal["now", "step_boundary"] = "now"
+    by: str | None = None
+
+
+class AnswerApproval(Frozen, frozen=True, kw_only=True):
+    """A person's answer for a call that waits; `arguments` are those that the person changed, as JSON text."""
+
+    call_key: str
+    decision: ApprovalDecision
+    by: str | None = None
+    arguments: str | None = None
+    note: str | None = None
+
+
+class DeliverResult(Frozen, frozen=True, kw_only=True):
+    """The result that a held or deferred call owed. Whatever its kind, it is a known outcome (R39)."""
+
+    call_key: str
+    text: str
+    is_error: bool = False
+    kind: LateKind = "delivered"
+    event_id: str | None = None
+    parts: tuple[Part, ...] = ()
 
 
 class Resolve(Frozen, frozen=True, kw_only=True):
@@ -49,11 +123,33 @@ class ExchangeFailed(Frozen, frozen=True, kw_only=True):
     provider_code: str | None = None
 
 
-class CameBack(Frozen, frozen=True, kw_only=True):
-    """Calls came back, by ordinal; `in_flight` are those that are still running."""
+class Deferral(Frozen, frozen=True, kw_only=True):
+    """A call that settles with a stand-in: its result comes later under `handle`, which no other call of the session has.
 
-    settled: dict[int, Settlement]
+    A handle has 200 characters at most: the ceiling counts on it.
+    """
+
+    handle: str
+    text: str
+
+
+class Hold(Frozen, frozen=True, kw_only=True):
+    """A call whose provider holds it and owes the result; the run waits. `until_ms` is when it is given up, if ever."""
+
+    module: str
+    reason: str
+    held_at_ms: int
+    detail_digest: str | None = None
+    until_ms: int | None = None
+
+
+class CameBack(Frozen, frozen=True, kw_only=True):
+    """Calls came back, by ordinal, each in one of three ways; `in_flight` are those that are still running."""
+
+    settled: dict[int, Settlement] = field(default_factory=dict)
     in_flight: frozenset[int] = frozenset()
+    deferred: dict[int, Deferral] = field(default_factory=dict)
+    held: dict[int, Hold] = field(default_factory=dict)
 
 
 class TimeUp(Frozen, frozen=True, kw_only=True):
@@ -85,7 +181,17 @@ class Reconcile(Frozen, frozen=True, kw_only=True):
     ordinal: int
 
 
-Effect = CallModel | Dispatch | Reconcile
+class StopAsking(Frozen, frozen=True, kw_only=True):
+    """Give up the exchange with the model; nothing of it is recorded."""
+
+
+class Interrupt(Frozen, frozen=True, kw_only=True):
+    """Cancel these calls, whose tools allow it (Q12); what becomes of them comes back as of any call."""
+
+    ordinals: tuple[int, ...]
+
+
+Effect = CallModel | Dispatch | Reconcile | StopAsking | Interrupt
 
 
 class Decision(Frozen, frozen=True, kw_only=True):

@@ -1,51 +1,222 @@
-"""Feature names, and which record needs which: the one table (W14, W37, W40).
+"""Feature names, and which record content needs which: the one table (W14, W37, W40).
 
 A record that needs a feature is written in a ver 3 frame that names it, after the floor of the state root holds the name; a
 build without the name refuses the frame before it decodes the content. Everything else keeps ver 1 and its bytes.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
 from semel.core.records import (
+    ApprovalRecorded,
+    BudgetFired,
+    CompactionAnswer,
+    CompactionMessage,
+    CompactionNotice,
+    CompactionRequest,
+    CompactionViewApplied,
+    CompactionWait,
+    Config,
+    Content,
+    ContextCeilingDecided,
+    ContextCeilingWait,
+    FollowUpQueued,
+    HistorySupplied,
+    HookNote,
     IndeterminateResolved,
+    LateResult,
+    ModelAttemptFinished,
     ModelStepFinished,
+    Queued,
     Record,
+    Retracted,
+    RunCancelRequested,
+    RunFinished,
+    RunPaused,
+    RunRefrozen,
+    RunStarted,
+    SendDelivered,
+    Steered,
     ToolBatchStarted,
+    ToolCallDeferred,
+    ToolCallProviderHeld,
     ToolCallReturned,
+    ToolDispatchIntent,
+    ToolNoDispatch,
     ToolResult,
 )
-from semel.core.values import Opaque
+from semel.core.values import STATE_OF_TEXT, AssistantMessage, Opaque
 
 EARLY_RETURN = "early-return/v1"
-TERMINATE = "terminate/v1"
-RESOLUTION = "resolution/v1"
-OPENROUTER_REASONING = "openrouter-reasoning/v1"
+OPENROUTER_FORMAT = "reasoning_details"
+TEXT_STATE_FORMATS = STATE_OF_TEXT | {"gemini.part"}  # the last is a whole part, such as a signature with an empty text
+OPENROUTER_ECHO = "open_router_details"
 
-KNOWN = frozenset({EARLY_RETURN, TERMINATE, RESOLUTION, OPENROUTER_REASONING})
+Test = Callable[[Any], bool]
+
+
+class Gate(NamedTuple):
+    """One line of the table: these records need the feature where `test` says so; `when` says it in words."""
+
+    feature: str
+    records: tuple[type, ...]
+    when: str
+    test: Test
+
+
+def _always(_record: object) -> bool:
+    return True
+
+
+def _contents(record: Any) -> Iterator[Content]:
+    """Every piece of content that a record carries."""
+    for entry in (*getattr(record, "entries", ()), *getattr(record, "replacement", ())):
+        yield entry.content
+    request = getattr(record, "request", None)
+    for entry in getattr(record, "input", ()) if request is None else request.input:
+        if not isinstance(entry, str):
+            yield entry.content
+    if isinstance(record, ModelStepFinished):
+        yield record.assistant_message.content
+    output = getattr(record, "output", None)
+    if output is not None and not isinstance(output, str):
+        yield output
+    for note in getattr(record, "hooks", ()):
+        yield from _subjects(note)
+
+
+def _subjects(note: HookNote) -> Iterator[Content]:
+    """What a hook was given, by its phase; the arguments before a tool are opaque and never content (M13, M14)."""
+    match note.phase:
+        case "pre_user":
+            yield from note.messages
+        case "post_assistant":
+            yield from () if note.answer is None else (note.answer,)
+        case "post_tool":
+            yield from () if note.output is None else (note.output,)
+        case "pre_tool":
+            return
+
+
+def _blocks(record: Any) -> Iterator[object]:
+    for content in _contents(record):
+        yield from content.blocks if isinstance(content, AssistantMessage) else ()
+
+
+def _media(record: Any) -> bool:
+    """Any ordered parts, whatever is in them (M5)."""
+    return any(getattr(content, "parts", ()) for content in _contents(record))
+
+
+def _text_state(record: Any) -> bool:
+    opaque = any(isinstance(block, Opaque) and block.format in TEXT_STATE_FORMATS for block in _blocks(record))
+    return opaque or _frozen(record, "provider_text_state")
+
+
+def _openrouter(record: Any) -> bool:
+    opaque = any(isinstance(block, Opaque) and block.format == OPENROUTER_FORMAT for block in _blocks(record))
+    return opaque or _frozen(record, "reasoning_echo", OPENROUTER_ECHO)
+
+
+def _frozen(record: Any, field: str, value: object = None) -> bool:
+    """Whether a config that this record carries has the field set, or set to `value`."""
+    found = [getattr(content, field) for content in _contents(record) if isinstance(content, Config)]
+    return any(item == value if value is not None else item not in (None, False) for item in found)
+
+
+def _set(*fields: str) -> Test:
+    return lambda record: any(getattr(record, field) not in (None, ()) for field in fields)
+
+
+def _details(record: Any) -> bool:
+    cause = record.failure if isinstance(record, Retracted) else record
+    return cause is not None and cause.error is not None and cause.error.provider_details is not None
+
+
+_CONTENT = (
+    *(RunStarted, Steered, FollowUpQueued, Queued, SendDelivered, ModelStepFinished, HistorySupplied),
+    *(CompactionMessage, CompactionViewApplied),
+)
+_OUTPUTS = (ToolResult, ToolCallReturned, ToolCallDeferred, LateResult, ApprovalRecorded)
+_TIMED = ((ToolDispatchIntent, ToolNoDispatch), (ToolResult,), (ToolCallDeferred,), (ApprovalRecorded,))
+_TIMES = ("dispatched_at_ms", "finished_at_ms", "deferred_at_ms", "closed_at_ms")
+
+GATES = (
+    Gate("scope/v1", (RunStarted,), "it has a `scope`", _set("scope")),
+    Gate("plan-manifest/v1", (RunStarted,), "it has a `manifest`", _set("manifest")),
+    Gate("run-refreeze/v1", (RunRefrozen,), "always", _always),
+    Gate("dispatch-module/v1", (ToolDispatchIntent,), "it has `module_id` or `schema_pin`", _set("module_id", "schema_pin")),
+    Gate("steer-queue/v1", (Steered,), "always", _always),
+    Gate("steer-queue/v1", (SendDelivered,), "`delivery` is `steer`", lambda record: record.delivery == "steer"),
+    Gate("follow-up-queue/v1", (FollowUpQueued,), "always", _always),
+    Gate("follow-up-queue/v1", (SendDelivered,), "`delivery` is `follow_up`", lambda record: record.delivery == "follow_up"),
+    Gate("run-cancel-at/v1", (RunCancelRequested,), "always", _always),
+    Gate("google-rpc-error-details/v1", (RunFinished, RunPaused, Retracted), "its error has `provider_details`", _details),
+    Gate("provider-held/v1", (ToolCallProviderHeld,), "always", _always),
+    Gate("provider-held/v1", (RunPaused,), "`reason` is `tool_held`", lambda record: record.reason == "tool_held"),
+    Gate("restart-pause/v1", (RunPaused,), "`reason` is `restart`", lambda record: record.reason == "restart"),
+    Gate(EARLY_RETURN, (ToolCallReturned,), "always", _always),
+    Gate("terminate/v1", (ToolCallReturned, ToolResult), "`terminate` is true", lambda record: bool(record.terminate)),
+    Gate("resolution/v1", (IndeterminateResolved,), "always", _always),
+    Gate("supplied-history/v1", (HistorySupplied,), "always", _always),
+    Gate("media-content/v1", (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has `parts`", _media),
+    Gate(
+        "provider-text-state/v1",
+        (*_CONTENT, RunRefrozen),
+        "it carries provider state of a text, or a config that opts into it",
+        _text_state,
+    ),
+    Gate(
+        "openrouter-reasoning/v1",
+        (*_CONTENT, RunRefrozen),
+        "it carries OpenRouter's opaque reasoning, or a config that echoes it",
+        _openrouter,
+    ),
+    Gate(
+        "chatgpt-codex-wire/v1",
+        (RunStarted, RunRefrozen),
+        "its config has `chatgpt_wire`",
+        lambda record: _frozen(record, "chatgpt_wire"),
+    ),
+    Gate("chatgpt-codex-wire/v1", (ModelAttemptFinished,), "it has a `continuation`", _set("continuation")),
+    Gate("compaction/v1", (CompactionMessage, CompactionRequest, CompactionAnswer, CompactionWait), "always", _always),
+    Gate("compaction-view/v1", (CompactionViewApplied, CompactionNotice), "always", _always),
+    Gate("compaction-view/v1", (CompactionMessage,), "it has a `ceiling`", _set("ceiling")),
+    Gate("context-ceiling/v1", (ContextCeilingWait, ContextCeilingDecided), "always", _always),
+    Gate(
+        "context-ceiling/v1",
+        (RunFinished,),
+        "`reason` is `context_ceiling`",
+        lambda record: record.reason == "context_ceiling",
+    ),
+    Gate(
+        "runner-tags/v1",
+        (RunStarted, Steered, FollowUpQueued, SendDelivered, ModelStepFinished, HistorySupplied),
+        "it has `tags`",
+        _set("tags"),
+    ),
+    Gate("runner-tags/v1", (ToolResult, ToolNoDispatch, ApprovalRecorded, BudgetFired), "it has a `tag`", _set("tag")),
+    Gate("runner-tags/v1", (RunStarted,), "its config has `render_tags`", lambda record: _frozen(record, "render_tags")),
+    *(Gate("tool-times/v1", records, f"it has `{field}`", _set(field)) for records, field in zip(_TIMED, _TIMES, strict=True)),
+)
+
+KNOWN = frozenset(gate.feature for gate in GATES)
 """What this build reads and writes."""
 
-OPENROUTER_FORMAT = "reasoning_details"
+_GATES_OF = {kind: tuple(gate for gate in GATES if kind in gate.records) for kind in Record.__args__}
+
+
+def gates_of(kind: type) -> tuple[Gate, ...]:
+    """The lines of the table that speak of a record type."""
+    return _GATES_OF[kind]
 
 
 def needed(record: Record) -> tuple[str, ...]:
     """The features that a record needs, sorted; empty for an ungated one."""
-    names: set[str] = set()
-    match record:
-        case ToolCallReturned():
-            names.add(EARLY_RETURN)
-            if record.terminate:
-                names.add(TERMINATE)
-        case ToolResult():
-            if record.terminate:
-                names.add(TERMINATE)
-        case IndeterminateResolved():
-            names.add(RESOLUTION)
-        case ModelStepFinished():
-            content = record.assistant_message.content
-            blocks = getattr(content, "blocks", ())
-            if any(isinstance(block, Opaque) and block.format == OPENROUTER_FORMAT for block in blocks):
-                names.add(OPENROUTER_REASONING)
-        case _:
-            pass
-    return tuple(sorted(names))
+    gates = _GATES_OF[type(record)]
+    if not gates:
+        return ()
+    return tuple(sorted({gate.feature for gate in gates if gate.test(record)}))
 
 
 def foreseen(record: Record) -> tuple[str, ...]:

@@ -82,4 +82,6 @@ def logged(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Itera
             fence=frame.fence,
             record=decode(frame, f"session {session!r}"),
             torn=frame.seq in torn,
+            requires=frame.requires,
+            digest=frame.digest,
         )

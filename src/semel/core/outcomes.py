@@ -10,7 +10,7 @@ import enum
 import msgspec
 
 from semel.core.uncertainty import LostReason, links, uncertainty
-from semel.core.values import JSON, Effect, Frozen, clean_json, clean_text, finite, printable
+from semel.core.values import JSON, Effect, Frozen, Part, clean_json, clean_text, control_free, finite, printable
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 
 MESSAGE_CHARS_MAX = 2000  # of the words of an exception or a refusal; the fixed sentences around them are short
@@ -34,7 +34,19 @@ class RefusalReason(enum.StrEnum):
     ARGUMENTS_INVALID = "arguments_invalid"
     SCHEMA_INVALID = "schema_invalid"
     OVERSIZED = "oversized"
+    POLICY_BLOCKED = "policy_blocked"
+    DENIED = "denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    RUN_CLOSED = "run_closed"
     NEVER_DISPATCHED = "never_dispatched"
+
+
+class HeldReason(enum.StrEnum):
+    """Why a held call was closed. For people; replay tells it by the outcome (R39)."""
+
+    CANCELLED = "provider_held_cancelled"
+    STOPPED = "provider_held_stopped"
+    INTERRUPTED = "provider_held_interrupted"
 
 
 class Refusal(Frozen, frozen=True, kw_only=True):
@@ -50,6 +62,7 @@ class Completed(Frozen, frozen=True, kw_only=True, tag="completed"):
     text: str
     is_error: bool = False
     terminate: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 class NotSent(Frozen, frozen=True, kw_only=True, tag="not_sent"):
@@ -75,8 +88,14 @@ class NeverSent(Frozen, frozen=True, kw_only=True, tag="never_sent"):
     outcome: Outcome = Outcome.INTERRUPTED
 
 
+class HeldClosed(Frozen, frozen=True, kw_only=True, tag="held_closed"):
+    """The run ends while the provider holds the call. Never unknown: the provider has said that it has it (R38)."""
+
+    reason: HeldReason
+
+
 Dispatched = Completed | NotSent | SentButOutcomeUnknown  # what one dispatch returns (B4)
-Happening = Dispatched | DidNotHappen | NeverSent
+Happening = Dispatched | DidNotHappen | NeverSent | HeldClosed
 
 
 class Settlement(Frozen, frozen=True, kw_only=True):
@@ -91,6 +110,7 @@ class Settlement(Frozen, frozen=True, kw_only=True):
     reason: str | None = None
     stops_run: bool = False
     terminate: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 _LOST = {
@@ -109,12 +129,22 @@ _REFUSED = {
     RefusalReason.ARGUMENTS_INVALID: "Not run: the arguments are not one strict JSON object.",
     RefusalReason.SCHEMA_INVALID: "Not run: the arguments do not fit the tool's schema.",
     RefusalReason.OVERSIZED: "Not run: the arguments are too large.",
+    RefusalReason.POLICY_BLOCKED: "Not run: the rules of this agent do not allow it.",
+    RefusalReason.DENIED: "Not run: a person declined this call.",
+    RefusalReason.APPROVAL_EXPIRED: "Not run: nobody approved this call in time.",
+    RefusalReason.RUN_CLOSED: "Not run: the run was ended before the call was sent. Nothing happened.",
     RefusalReason.NEVER_DISPATCHED: "Not run: the runtime ended before the call was sent. Nothing happened.",
 }
 _NEVER_SENT = {
     Outcome.INTERRUPTED: "Not run: the run was interrupted before the call was sent. Nothing happened.",
     Outcome.MAX_STEPS: "Not run: the run reached its limit before the call was sent. Nothing happened.",
 }
+_HELD_CLOSED = {
+    HeldReason.CANCELLED: "the run was cancelled",
+    HeldReason.STOPPED: "the run was stopped",
+    HeldReason.INTERRUPTED: "another call of the run was interrupted",
+}
+_SILENT = "the tool failed and said nothing"
 _VERIFY = "It may have taken effect. Verify before doing it again."
 _DID_NOT_HAPPEN = "Did not happen: no result was recorded, and the outside confirms that the call never took effect."
 
@@ -126,14 +156,18 @@ def settle(effect: Effect, happening: Happening, *, after_crash: bool) -> Settle
     again first; it is settled by this only when that no longer happens.
     """
     match happening:
-        case Completed(text=text, is_error=is_error, terminate=terminate):
-            return Settlement(outcome=Outcome.COMPLETED, is_error=is_error, text=text, terminate=terminate)
+        case Completed(text=text, is_error=is_error, terminate=terminate, parts=parts):
+            said = _shown(text) if is_error else text
+            return Settlement(outcome=Outcome.COMPLETED, is_error=is_error, text=said, terminate=terminate, parts=parts)
         case NotSent(text=text):
             return _error(Outcome.COMPLETED, f"Not run: {text}", "not_sent")
         case DidNotHappen():
             return _error(Outcome.COMPLETED, _DID_NOT_HAPPEN, "did_not_happen")
         case NeverSent(outcome=outcome):
             return _error(outcome, _NEVER_SENT[outcome], "never_sent")
+        case HeldClosed(reason=why):
+            closed = Outcome.MAX_STEPS if why is HeldReason.STOPPED else Outcome.INTERRUPTED
+            return _error(closed, f"No result: {_HELD_CLOSED[why]} while the call was being worked on. {_VERIFY}", why)
         case SentButOutcomeUnknown(text=text, reason=reason):
             return _settle_unknown(effect, text, reason, after_crash=after_crash)
 
@@ -147,8 +181,14 @@ def _settle_unknown(effect: Effect, text: str, reason: LostReason, *, after_cras
     return _error(Outcome.COMPLETED, f"No result: {text}. {advice}", reason)
 
 
+def _shown(text: str) -> str:
+    """An error as the model may see it: it says something, and nothing in it but line breaks and tabs is a control (T10)."""
+    shown = control_free(text)
+    return shown if shown.strip() else _SILENT
+
+
 def _error(outcome: Outcome, text: str, reason: str, *, stops_run: bool = False) -> Settlement:
-    return Settlement(outcome=outcome, is_error=True, text=text, reason=str(reason), stops_run=stops_run)
+    return Settlement(outcome=outcome, is_error=True, text=_shown(text), reason=str(reason), stops_run=stops_run)
 
 
 def classify_exception(exc: BaseException) -> Dispatched:

@@ -5,18 +5,24 @@ unknown, and waits for a person; a run whose model was being asked ends, since t
 been sent. Pure.
 """
 
+from msgspec.structs import replace
+
+from semel.core.batch_records import intent_of
+from semel.core.calls import Approval, Batch, Step
 from semel.core.ceiling import bounded
-from semel.core.closing import planned_batch
-from semel.core.fold_batch import calls_of
-from semel.core.outcomes import Outcome, Settlement, lost
+from semel.core.ending import batch_started, new_batch
+from semel.core.outcomes import HeldClosed, HeldReason, Outcome, Settlement, lost
 from semel.core.outcomes import settle as settlement
-from semel.core.records import Failure, Record, TurnFinished
-from semel.core.settle import close_out, intent_of
-from semel.core.state import Batch, Run, Session
+from semel.core.plan import plan
+from semel.core.policy import allow_all
+from semel.core.records import ApprovalResolved, Failure, Record, TurnFinished
+from semel.core.settle import close_out
+from semel.core.state import Run, Session
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.turn import finish
 from semel.core.uncertainty import LostReason
 from semel.core.values import Effect
+from semel.errors import need
 
 PARKED = "parked"
 
@@ -35,26 +41,67 @@ def parked(state: Session) -> tuple[Record, ...]:
         return (finish(run, "interrupted", run.usage, why),)
     if step is None or step.answer is None or step.finished:
         return (end,)
-    if not calls_of(step):
+    if not step.answer.calls:
         return (TurnFinished(run_id=run.run_id, step_id=step.step_id), end)
-    batch, head = (step.batch, ()) if step.batch is not None else planned_batch(state, run, step)
-    if batch.finished:
+    if step.batch is not None and step.batch.finished:
         marker = (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
-        return marker if batch.unknown else (*marker, end)
-    known = _settled(run, batch)
+        return marker if step.batch.unknown else (*marker, end)
+    assumed = tuple(_assumed(approval) for approval in step.approvals if approval.resolved is None)
+    run = replace(run, step=_with_answers(step, assumed))
+    batch, head = (step.batch, ()) if step.batch is not None else _planned(state, run)
+    known = _settled(state, run, batch)
     intents = tuple(
-        intent_of(batch, call) for at, call in enumerate(batch.calls) if at in known and not (call.intent or call.settled)
+        intent_of(run.step, batch, call)
+        for at, call in enumerate(batch.calls)
+        if at in known and not (call.intent or call.settled)
     )
     unknown = any(settled.outcome is Outcome.UNKNOWN for settled in known.values())
-    return (*head, *intents, *close_out(run, batch, known), *(() if unknown else (end,)))
+    return (*assumed, *head, *intents, *close_out(run, batch, known), *(() if unknown else (end,)))
 
 
-def _settled(run: Run, batch: Batch) -> dict[int, Settlement]:
+def _assumed(approval: Approval) -> ApprovalResolved:
+    """A person may have approved the call behind the end of this log, so it is closed as one that could have been sent."""
+    asked = approval.asked
+    return ApprovalResolved(
+        run_id=asked.run_id,
+        step_id=asked.step_id,
+        ordinal=asked.ordinal,
+        tool_call_id=asked.tool_call_id,
+        call_key=asked.call_key,
+        decision="approved",
+        args_digest=asked.args_digest,
+        by="semel",
+        note="assumed, since the log was restored or repaired",
+    )
+
+
+def _with_answers(step: Step, records: tuple[ApprovalResolved, ...]) -> Step:
+    answers = {record.ordinal: record for record in records}
+    approvals = tuple(
+        replace(approval, resolved=answers.get(approval.asked.ordinal, approval.resolved)) for approval in step.approvals
+    )
+    return replace(step, approvals=approvals)
+
+
+def _planned(state: Session, run: Run) -> tuple[Batch, tuple[Record, ...]]:
+    """The batch of an answer whose plan is not there, and its record: it is written now, and nothing of it is sent."""
+    step = need(run.step, "a planned answer belongs to a step")
+    batch = new_batch(state, run, step, plan(state.lineage, run, step, allow_all).calls)
+    return batch, (batch_started(run, batch),)
+
+
+def _settled(state: Session, run: Run, batch: Batch) -> dict[int, Settlement]:
     """What is known of each call that was or could have been sent."""
     known: dict[int, Settlement] = {}
     for at, call in enumerate(batch.calls):
+        late = state.late.get(call.planned.call_key) if call.waits else None
         if call.settled is not None:
             known[at] = call.settled
+        elif late is not None:
+            text, is_error = late.output.text, late.is_error
+            known[at] = bounded(Settlement(outcome=Outcome.COMPLETED, is_error=is_error, text=text))
+        elif call.waits:
+            known[at] = settlement(Effect.ONCE, HeldClosed(reason=HeldReason.INTERRUPTED), after_crash=True)
         elif not (call.planned.refused or call.torn_intent or call.refusal or call.planned.tool == SUBMIT_TOOL):
             spec = run.tool(call.planned.tool)
             crashed = settlement(spec.effect if spec else Effect.ONCE, lost(LostReason.CRASHED), after_crash=True)

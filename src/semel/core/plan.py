@@ -1,19 +1,24 @@
-"""The plan: each call of an answer is dispatchable, or refused and why (B2, T1, design 6). Pure.
+"""The plan: each call of an answer is dispatchable, or refused and why, or waits for a person (B2, T1, design 6). Pure.
 
-The order is fixed: not truncated, tool known, arguments parse strictly, size, schema valid. Every refusal has its own name
-and a bounded message that tells the model what to change.
+The order is fixed: not truncated, tool known, arguments parse strictly, size, schema valid, policy, approval. Every refusal has
+its own name and a bounded message that tells the model what to change. An approval that is in the log stands, whatever the policy
+says by now: planning again after a crash asks nobody twice.
 """
 
 from collections.abc import Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
+from semel.core.calls import Step
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
 from semel.core.persistent import Table
-from semel.core.records import PlannedCall, Refused
+from semel.core.policy import Allow, Ask, Deny, Policy, Undecidable
+from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
-from semel.core.values import Block, Effect, ToolCall, ToolSpec, digest_text
+from semel.core.turn import DECLINED
+from semel.core.values import Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
+from semel.errors import need
 
 ARGUMENT_CHARS_MOST = 1024 * 1024
 NAMES_TOLD_MOST = 50
@@ -27,19 +32,78 @@ def offered(run: Run) -> tuple[ToolSpec, ...]:
     return (*run.tools, submit)
 
 
-def plan(lineage: str, run: Run, step_id: int, calls: Sequence[ToolCall], *, truncated: bool) -> tuple[PlannedCall, ...]:
+CUT = DECLINED | {Stop.MAX_TOKENS}
+"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
+
+
+class Plan(Frozen, frozen=True, kw_only=True):
+    """The calls of an answer as planned, what has to be asked first, and what the policy could not decide."""
+
+    calls: tuple[PlannedCall, ...]
+    asks: tuple[ApprovalRequested, ...] = ()
+    undecidable: str | None = None
+
+
+def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     """One planned call per issued call, in issue order."""
     tools = {spec.name: spec for spec in offered(run)}
-    return tuple(
-        PlannedCall(
-            ordinal=ordinal,
-            tool_call_id=call.id,
-            call_key=call_key_of(lineage, run.run_id, step_id, ordinal),
-            tool=call.name,
-            args_digest=digest_text(call.arguments),
-            refused=_as_planned(refuse(RefusalReason.TRUNCATED_OUTPUT) if truncated else refusal(tools, call)),
+    calls: list[PlannedCall] = []
+    asks: list[ApprovalRequested] = []
+    for ordinal, call in enumerate(step.answer.calls if step.answer is not None else ()):
+        approval = step.approval(ordinal)
+        answer = approval.resolved if approval is not None else None
+        refused = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop in CUT else refusal(tools, call)
+        key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
+        digest = digest_text(call.arguments) if answer is None else answer.args_digest
+        if answer is not None and answer.decision != "approved":
+            refused = declined(answer)
+        elif refused is None and approval is None and call.name != SUBMIT_TOOL:
+            match _ruling(tools[call.name], call, policy):
+                case Deny(why=why):
+                    refused = refuse(RefusalReason.POLICY_BLOCKED, why)
+                case Undecidable(why=why):
+                    return Plan(calls=(), undecidable=f"call {ordinal} of {call.name}: {why}")
+                case Ask() as ask:
+                    asks.append(_request(run, step, ordinal, key, ask))
+                case Allow():
+                    pass
+        calls.append(
+            PlannedCall(
+                ordinal=ordinal,
+                tool_call_id=call.id,
+                call_key=key,
+                tool=call.name,
+                args_digest=digest,
+                refused=_as_planned(refused),
+            )
         )
-        for ordinal, call in enumerate(calls)
+    return Plan(calls=tuple(calls), asks=tuple(asks))
+
+
+def _ruling(spec: ToolSpec, call: ToolCall, policy: Policy) -> Allow | Deny | Ask | Undecidable:
+    arguments = parse_arguments(call.arguments)
+    return Allow() if isinstance(arguments, Refusal) else policy(spec, arguments)
+
+
+def declined(answer: ApprovalResolved) -> Refusal:
+    """What the model is told of a call that a person, or silence, did not approve."""
+    reason = {"denied": RefusalReason.DENIED, "expired": RefusalReason.APPROVAL_EXPIRED}.get(
+        answer.decision, RefusalReason.RUN_CLOSED
+    )
+    return refuse(reason, answer.note or "")
+
+
+def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> ApprovalRequested:
+    call = need(step.answer, "an approval is for a call of an answer").calls[ordinal]
+    return ApprovalRequested(
+        run_id=run.run_id,
+        step_id=step.step_id,
+        ordinal=ordinal,
+        tool_call_id=call.id,
+        call_key=key,
+        args_digest=digest_text(call.arguments),
+        rule=ask.rule,
+        expires_at_ms=ask.expires_at_ms,
     )
 
 

@@ -1,78 +1,122 @@
 """recover: what a resume does with an open run (design 7, P12-P32). A pure table over the state that the log folds to.
 
-| found in the log                                   | what a resume does                                                    |
-|----------------------------------------------------|-----------------------------------------------------------------------|
-| no open run                                        | nothing (P14)                                                         |
-| run started, no step                               | its first step                                                        |
-| step without its answer                            | the same step again, same result entry, same drained: attempt + 1     |
-| answer without calls                               | finish the run without a model call (P13), or miss the typed output   |
-| answer with calls, no batch                        | plan again from the durable answer; the model is not asked            |
-| batch open                                         | each call by its class, below                                         |
-| batch finished, an unknown among its calls         | the missing marker, then the terminal `interrupted`                   |
-| turn finished                                      | the stop conditions again, then the next step                         |
-
-| class of a call | found in the log                               | what a resume does                              |
-|-----------------|------------------------------------------------|-------------------------------------------------|
-| `result`        | its terminal result                            | include it                                      |
-| `returned`      | an early return                                | include it; `tool_result` follows at the commit |
-| `no_dispatch`   | refused, or an intent in a torn write          | include the refusal; never dispatch             |
-| `indeterminate` | an intent without an outcome                   | reconcile, else rerun, else unknown             |
-| `never_sent`    | an intent behind the first open one, in a      | dispatch in its turn, under its key and intent  |
-|                 | sequential batch                               |                                                 |
-| `never_left`    | planned, no intent                             | intent, then dispatch                           |
+`FOUND` says what a resume does by how far the newest step came; `CLASSES` gives every call of an open batch exactly one action by
+its class. `docs/recovery.md` is written from both. What a close-out left undone is done by the next resume in the same way, and
+nothing that is there is written twice (P29).
 """
 
 import enum
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from semel.core.decide import after_answer, plan_batch
+from semel.core.calls import Batch, Step
+from semel.core.decide import after_answer
 from semel.core.effects import CallModel, Decision
+from semel.core.ending import close_unstarted
+from semel.core.planning import plan_batch
+from semel.core.policy import Policy, allow_all
 from semel.core.records import Failure, Record, Replayed, ResumeStarted, StepStarted, TurnFinished
-from semel.core.settle import doubtful, settle, turn_facts
-from semel.core.state import Batch, CallState, Run, Session, Step
+from semel.core.settle import end_of, settle, turn_facts
+from semel.core.standing import CallClass, classify
+from semel.core.state import Run, Session
 from semel.core.turn import after_turn, begin_step, finish
 
 
-class CallClass(enum.StrEnum):
-    """What the log says of one planned call (D8); exactly one each."""
+class Action(enum.StrEnum):
+    """What a resume does with one call of an open batch."""
 
-    RESULT = "result"
-    RETURNED = "returned"
-    NO_DISPATCH = "no_dispatch"
-    INDETERMINATE = "indeterminate"
-    NEVER_SENT = "never_sent"
-    NEVER_LEFT = "never_left"
-
-
-def classify(call: CallState, *, doubt: bool) -> CallClass:
-    """The class of a call; `doubt` says that a dead process may have sent it (`settle.doubtful`)."""
-    if call.result is not None:
-        return CallClass.RESULT
-    if call.refusal is not None or call.planned.refused is not None or call.torn_intent:
-        return CallClass.NO_DISPATCH
-    if call.returned is not None:
-        return CallClass.RETURNED
-    if not call.intent:
-        return CallClass.NEVER_LEFT
-    return CallClass.INDETERMINATE if doubt else CallClass.NEVER_SENT
+    INCLUDE = "include"
+    INCLUDE_REFUSAL = "include_refusal"
+    FIND_OUT = "find_out"
+    KEEP_WAITING = "keep_waiting"
+    SEND_BEHIND_HELD = "send_behind_held"
+    SEND_IN_TURN = "send_in_turn"
+    DISPATCH = "dispatch"
 
 
-def recover(state: Session) -> Decision:
+class ClassRow(NamedTuple):
+    """One line of the table of calls: what the log has, what is done, and that in words."""
+
+    found: str
+    action: Action
+    does: str
+
+
+CLASSES: dict[CallClass, ClassRow] = {
+    CallClass.RESULT: ClassRow("its terminal result", Action.INCLUDE, "include it; never dispatch it"),
+    CallClass.RETURNED: ClassRow(
+        "an early return, or the stand-in of a deferred call",
+        Action.INCLUDE,
+        "include it; its `tool_result` follows at the commit",
+    ),
+    CallClass.NO_DISPATCH: ClassRow(
+        "refused by the plan or a person, or an intent in a torn write",
+        Action.INCLUDE_REFUSAL,
+        "include the refusal; never dispatch it",
+    ),
+    CallClass.INDETERMINATE: ClassRow(
+        "an intent without an outcome",
+        Action.FIND_OUT,
+        "ask the outside where its tool can (one more call each pass); else run a `read` or `idempotent` one again under its "
+        "key, three times at most; else it is `unknown`: the batch is closed, the run ends `interrupted`, no model is called",
+    ),
+    CallClass.PROVIDER_HELD: ClassRow(
+        "an intent, and that the provider holds the call",
+        Action.KEEP_WAITING,
+        "wait for its result; if another call of the batch becomes unknown, close it as `interrupted`",
+    ),
+    CallClass.HELD_SUCCESSOR: ClassRow(
+        "in a sequential batch, an intent behind a call that is held, or that was held and closed without a result",
+        Action.SEND_BEHIND_HELD,
+        "it was never sent: send it once, under its key and intent, behind the held result; with a close-out it is `interrupted`",
+    ),
+    CallClass.NEVER_SENT: ClassRow(
+        "in a sequential batch, an intent behind the first one without an outcome",
+        Action.SEND_IN_TURN,
+        "it was never sent: send it in its turn, under its key and intent; with a close-out it is `interrupted`",
+    ),
+    CallClass.NEVER_LEFT: ClassRow("planned, and no intent", Action.DISPATCH, "write the intent, then dispatch it"),
+}
+
+FOUND: tuple[tuple[str, str, str], ...] = (
+    ("no open run", "nothing", "nothing"),
+    ("a refusal by the context ceiling", "end the run as `context_ceiling`", "the same"),
+    ("a run without a step", "begin its first step", "end it"),
+    ("a step without its answer", "ask again: next attempt, same answer entry, same drained", "end it, without asking"),
+    (
+        "an answer without calls",
+        "end the run without asking, or take one more step where a steer or follow-up waits or a typed output is missing",
+        "end it",
+    ),
+    (
+        "an answer with calls, no batch",
+        "plan again, with the approvals that are there; the model is not asked",
+        "close the batch",
+    ),
+    ("an open batch", "each call by its class, below", "close the batch: nothing more is sent"),
+    ("a finished batch with an unknown call", "the missing marker, then the end as `interrupted`", "the same, as `cancelled`"),
+    ("a finished batch", "the stop conditions again, then the next step", "end it"),
+)
+"""What is found, what a resume does, and what it does where a cancel is in the log."""
+
+
+def recover(state: Session, policy: Policy = allow_all) -> Decision:
     """The first decision of a resume; empty when no run is open. `resume_started` stands first (P27)."""
     run = state.run
     if run is None:
         return Decision()
     step = run.step
+    if run.ceiling is not None and run.ceiling.detail is not None:
+        return _ends(state, run, "context_ceiling")
     if step is None:
-        records, effects = begin_step(state, run, 1)
-        return Decision(records=(_resume_started(state, run), *records), effects=effects)
+        return _ends(state, run, "cancelled") if run.aborting else _begins(state, run)
     if step.answer is None:
-        return _redo(state, run, step)
+        return _ends(state, run, "cancelled") if run.aborting else _redo(state, run, step)
     if not step.answer.calls:
-        return _after_final_answer(state, run, step)
+        return after_answer(state, run, step, head=(_resume_started(state, run),))
     if step.batch is None:
-        return plan_batch(state, run, step, head=(_resume_started(state, run),))
+        return _plan_again(state, run, step, policy)
     if not step.batch.finished:
         return _open_batch(state, run, step.batch)
     return _after_batch(state, run, step, step.batch)
@@ -86,6 +130,15 @@ def _resume_started(state: Session, run: Run, *, redone: tuple[str, ...] = (), l
         redone=redone,
         indeterminate=lost,
     )
+
+
+def _ends(state: Session, run: Run, reason: str) -> Decision:
+    return Decision(records=(_resume_started(state, run), finish(run, reason, run.usage)))
+
+
+def _begins(state: Session, run: Run) -> Decision:
+    records, effects = begin_step(state, run, 1)
+    return Decision(records=(_resume_started(state, run), *records), effects=effects)
 
 
 def _redo(state: Session, run: Run, step: Step) -> Decision:
@@ -105,15 +158,18 @@ def _redo(state: Session, run: Run, step: Step) -> Decision:
     return Decision(records=(resumed, again), effects=(ask,))
 
 
-def _after_final_answer(state: Session, run: Run, step: Step) -> Decision:
-    return after_answer(state, run, step, head=(_resume_started(state, run),))
+def _plan_again(state: Session, run: Run, step: Step, policy: Policy) -> Decision:
+    head = (_resume_started(state, run),)
+    if run.aborting:
+        return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
+    return plan_batch(state, run, step, policy, head=head)
 
 
 def _open_batch(state: Session, run: Run, batch: Batch) -> Decision:
-    doubt = doubtful(run, batch)
-    classes = {at: classify(call, doubt=at in doubt) for at, call in enumerate(batch.calls)}
-    decision = settle(state, run, batch, doubt=doubt)
-    lost = tuple(batch.calls[at].planned.call_key for at, kind in classes.items() if kind is CallClass.INDETERMINATE)
+    classes = classify(run, batch)
+    doubt = frozenset(at for at, found in enumerate(classes) if CLASSES[found].action is Action.FIND_OUT)
+    decision = settle(state, run, batch, doubt=doubt, closing=run.aborting)
+    lost = tuple(batch.calls[at].planned.call_key for at in sorted(doubt))
     return replace(decision, records=(_resume_started(state, run, lost=lost), *decision.records))
 
 
@@ -122,7 +178,9 @@ def _after_batch(state: Session, run: Run, step: Step, batch: Batch) -> Decision
     head: tuple[Record, ...] = (_resume_started(state, run), *marker)
     if batch.unknown:
         # The terminal has a barrier of its own (P28); `seal` writes it next, and straight away if the marker is there.
-        return Decision(records=head) if marker else Decision(records=(*head, finish(run, "interrupted", run.usage)))
+        return Decision(records=head) if marker else Decision(records=(*head, end_of(run, batch)))
+    if batch.stopped or any(call.closed_out for call in batch.calls):
+        return Decision(records=(*head, end_of(run, batch)))
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None}
     records, effects = after_turn(state, run, turn_facts(run, batch, known))
     return Decision(records=(*head, *records), effects=effects)

@@ -1,30 +1,27 @@
-"""What an open batch does next: reconcile, dispatch, wait, or settle and close (B3-B17, P16-P29, design 7). Pure.
+"""What an open batch does next: reconcile, dispatch, wait, or settle and close (B3-B21, P16-P29, design 7). Pure.
 
 One function serves the live run and every resume. What differs is `doubt`: the open calls that a dead process may have sent.
 A live run has none; a resume starts with those that its log cannot rule out. Each rule below acts on calls in issue order.
 """
 
-from semel.core.effects import Decision, Dispatch, Reconcile
-from semel.core.outcomes import NeverSent, Outcome, RefusalReason, Settlement, lost, refuse
+from msgspec.structs import replace
+
+from semel.core.batch_records import arrived, before_sending, close_turn, deferred, stand_ins, terminals
+from semel.core.calls import Batch, CallState
+from semel.core.effects import CameBack, Decision, Dispatch, Reconcile
+from semel.core.outcomes import HeldClosed, HeldReason, NeverSent, Outcome, Settlement, lost
 from semel.core.outcomes import settle as settlement
-from semel.core.records import (
-    Record,
-    ToolBatchFinished,
-    ToolCallReturned,
-    ToolDispatchIntent,
-    ToolNoDispatch,
-    ToolOutput,
-    ToolRerun,
-    ToolResult,
-    TurnFinished,
-)
-from semel.core.state import Batch, CallState, Run, Session
+from semel.core.records import Failure, Record, RunFinished, RunPaused
+from semel.core.standing import is_sequential
+from semel.core.state import Run, Session
 from semel.core.texts import SUBMIT_ACCEPTED, SUBMIT_TOOL
-from semel.core.turn import TurnFacts, after_turn
+from semel.core.turn import TurnFacts, after_turn, finish
 from semel.core.uncertainty import LostReason
 from semel.core.values import Effect as ToolEffect
 
 SUBMITTED = Settlement(outcome=Outcome.COMPLETED, is_error=False, text=SUBMIT_ACCEPTED)
+NOTHING = CameBack()
+STOPPED = Failure(kind="limit", code="stopped", message="the run was stopped")
 
 
 def settle(
@@ -32,53 +29,58 @@ def settle(
     run: Run,
     batch: Batch,
     *,
-    came_back: dict[int, Settlement] | None = None,
-    in_flight: frozenset[int] = frozenset(),
+    news: CameBack = NOTHING,
     doubt: frozenset[int] = frozenset(),
+    closing: bool = False,
+    stop: bool = False,
 ) -> Decision:
-    """The next decision about the open batch, given what just came back and what is still running."""
-    new = came_back or {}
+    """The next decision about the open batch, given what just came back and what is still running.
+
+    `closing` says that the run is to end without sending anything more; `stop`, that it is to end as `max_steps`: at once if
+    `closing`, else behind this turn.
+    """
+    news = _with_kept(state, batch, news)
+    new = news.settled | stand_ins(news)
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
-    doubt = doubt - known.keys()
-    if in_flight:
-        return Decision(records=_returned(batch, new), doubt=doubt)
+    held = (frozenset(batch.held) | news.held.keys()) - known.keys()
+    doubt = doubt - known.keys() - held
+    sequential = is_sequential(run, batch)
+    came = arrived(batch, news, sequential=sequential)
+    if news.in_flight:
+        return Decision(records=came, doubt=doubt)
     ask = next((at for at in sorted(doubt) if _effect(run, batch, at) is ToolEffect.ONCE and _reconciles(run, batch, at)), None)
     if ask is not None:
-        return Decision(records=_returned(batch, new), effects=(Reconcile(ordinal=ask),), doubt=doubt)
+        return Decision(records=came, effects=(Reconcile(ordinal=ask),), doubt=doubt)
     known |= {at: crashed(run, batch, at) for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
     doubt = doubt - known.keys()
-    if any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
-        return Decision(records=close_out(run, batch, known | {at: crashed(run, batch, at) for at in doubt}))
+    begun = _closing_as(batch)
+    if closing or begun is not None or any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
+        known |= _rest(run, batch, known, doubt=doubt, held=held, stop=stop if begun is None else begun is Outcome.MAX_STEPS)
+        return _close(run, batch, news, known)
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
     given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     known |= given_up
-    ready = _ready(batch, known)
-    if not ready:
-        return _commit(state, run, batch, known)
-    sending = ready[:1] if is_sequential(run, batch) else ready
-    # What is given up is recorded before anything behind it leaves: a later resume must not take that for never sent (P2).
-    records = (*_returned(batch, new | given_up), *_before_sending(batch, ready, sending, reruns))
-    return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
+    ready = _ready(batch, known, held, sequential=sequential)
+    if ready:
+        sending = ready[:1] if sequential else ready
+        # What is given up is recorded before anything behind it leaves: a later resume must not take that for never sent (P2).
+        first = (*_settled_first(run, batch, news, came), *arrived(batch, CameBack(settled=given_up), sequential=sequential))
+        records = (*first, *before_sending(run, batch, ready, sending, reruns))
+        return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
+    if held:
+        return Decision(records=(*came, *_pause(run)), doubt=doubt)
+    return _commit(state, run, batch, news, known, stop=stop)
 
 
-def is_sequential(run: Run, batch: Batch) -> bool:
-    """Whether any call of the batch demands that all of it runs one at a time (A13)."""
-    specs = (run.tool(call.planned.tool) for call in batch.calls if call.planned.refused is None)
-    return any(spec is not None and spec.sequential for spec in specs)
-
-
-def doubtful(run: Run, batch: Batch) -> frozenset[int]:
-    """The open calls that a dead process may have sent: every intent without an outcome; of a sequential batch only the first."""
-    opened = [at for at, call in enumerate(batch.calls) if call.intent and call.settled is None]
-    if not is_sequential(run, batch):
-        return frozenset(opened)
-    # Behind an unknown nothing more of a sequential batch was sent: what its torn close-out left open never left (P21, P29).
-    return frozenset() if batch.unknown else frozenset(opened[:1])
-
-
-def close_turn(run: Run, batch: Batch) -> tuple[Record, ...]:
-    """The markers of a batch whose calls all have their terminal."""
-    return (ToolBatchFinished(batch_id=batch.batch_id), TurnFinished(run_id=run.run_id, step_id=batch.step_id))
+def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
+    """What came back, and the results of held calls that came while nobody carried the run."""
+    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in batch.held if at not in news.settled}
+    delivered = {
+        at: Settlement(outcome=Outcome.COMPLETED, is_error=late.is_error, text=late.output.text, parts=late.output.parts)
+        for at, late in kept.items()
+        if late is not None
+    }
+    return replace(news, settled=delivered | news.settled) if delivered else news
 
 
 def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFacts:
@@ -97,14 +99,74 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
     )
 
 
-def _effect(run: Run, batch: Batch, at: int) -> ToolEffect:
-    spec = run.tool(batch.calls[at].planned.tool)
-    return spec.effect if spec else ToolEffect.ONCE
+def end_of(run: Run, batch: Batch) -> RunFinished:
+    """The terminal of a run whose batch was closed out: told from what its calls came to, so that every resume says the same.
+
+    A cancelled run is cancelled, also with an unknown call in it (CON8). Where a held call was closed because another one of the
+    batch is unknown, it is interrupted all the same.
+    """
+    mixed = any(call.closed_out for call in batch.calls) and bool(batch.unknown)
+    if batch.unknown and (mixed or not run.aborting):
+        return finish(run, "interrupted", run.usage)
+    if batch.stopped:
+        return finish(run, "max_steps", run.usage, STOPPED)
+    return finish(run, "cancelled" if run.aborting else "interrupted", run.usage)
 
 
 def crashed(run: Run, batch: Batch, at: int) -> Settlement:
     """A call that a dead process may have sent and that is not run again: unknown for `once`, else interrupted."""
     return settlement(_effect(run, batch, at), lost(LostReason.CRASHED), after_crash=True)
+
+
+def _closing_as(batch: Batch) -> Outcome | None:
+    """How the batch is being closed out, where its log says that it is (R39); None while it goes on."""
+    if batch.stopped:
+        return Outcome.MAX_STEPS
+    return Outcome.INTERRUPTED if any(call.closed_out for call in batch.calls) else None
+
+
+def _rest(
+    run: Run, batch: Batch, known: dict[int, Settlement], *, doubt: frozenset[int], held: frozenset[int], stop: bool
+) -> dict[int, Settlement]:
+    """A settlement for every call that a close-out leaves without one (P25, P27, R38)."""
+    unknown = any(settled.outcome is Outcome.UNKNOWN for settled in known.values())
+    why = HeldReason.INTERRUPTED if unknown else HeldReason.STOPPED if stop else HeldReason.CANCELLED
+    outcome = Outcome.MAX_STEPS if stop and not unknown else Outcome.INTERRUPTED
+    unsent = settlement(ToolEffect.ONCE, NeverSent(outcome=outcome), after_crash=False)
+    closed = settlement(ToolEffect.ONCE, HeldClosed(reason=why), after_crash=False)
+    rest: dict[int, Settlement] = {}
+    for at, call in enumerate(batch.calls):
+        if at in known or call.terminal or call.planned.refused is not None or call.torn_intent:
+            continue
+        rest[at] = closed if at in held else crashed(run, batch, at) if at in doubt else unsent
+    return rest
+
+
+def close_out(run: Run, batch: Batch, known: dict[int, Settlement]) -> tuple[Record, ...]:
+    """Barrier 1 of a run that is closed from outside (P27): a terminal for every call, and the markers.
+
+    What is not `known` was never sent, or is held by its provider, whose result nobody waits for any more.
+    """
+    held = frozenset(batch.held) - known.keys()
+    rest = _rest(run, batch, known, doubt=frozenset(), held=held, stop=False)
+    return (*terminals(run, batch, known | rest), *close_turn(run, batch))
+
+
+def _close(run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement]) -> Decision:
+    """The batch with a terminal for every call. With an unknown one, `run_finished` has a barrier of its own (P27, P28)."""
+    closed = (*deferred(batch, news), *terminals(run, batch, known), *close_turn(run, batch))
+    done = _as_closed(batch, known)
+    return Decision(records=closed if done.unknown else (*closed, end_of(run, done)))
+
+
+def _as_closed(batch: Batch, known: dict[int, Settlement]) -> Batch:
+    calls = (replace(call, result=known.get(at, call.result)) for at, call in enumerate(batch.calls))
+    return replace(batch, calls=tuple(calls))
+
+
+def _effect(run: Run, batch: Batch, at: int) -> ToolEffect:
+    spec = run.tool(batch.calls[at].planned.tool)
+    return spec.effect if spec else ToolEffect.ONCE
 
 
 def _reconciles(run: Run, batch: Batch, at: int) -> bool:
@@ -116,125 +178,41 @@ def _good(settled: Settlement | None) -> bool:
     return settled is not None and settled.outcome is Outcome.COMPLETED and not settled.is_error
 
 
-def _ready(batch: Batch, known: dict[int, Settlement]) -> tuple[int, ...]:
-    """Calls that may be sent now: dispatchable and without an outcome. A submitted output never leaves, so it is not one."""
+def _ready(batch: Batch, known: dict[int, Settlement], held: frozenset[int], *, sequential: bool) -> tuple[int, ...]:
+    """Calls that may be sent now: dispatchable and without an outcome. Behind a held call of a sequential batch none is (B19).
+
+    A submitted output never leaves, so it is not one.
+    """
+    end = min(held) if sequential and held else len(batch.calls)
     return tuple(
         at
-        for at, call in enumerate(batch.calls)
-        if at not in known and not call.terminal and call.planned.refused is None and not call.torn_intent
+        for at, call in enumerate(batch.calls[:end])
+        if at not in known and at not in held and not call.terminal and call.planned.refused is None and not call.torn_intent
         if call.planned.tool != SUBMIT_TOOL
     )
 
 
-def _before_sending(
-    batch: Batch, ready: tuple[int, ...], sending: tuple[int, ...], reruns: tuple[int, ...]
-) -> tuple[Record, ...]:
-    """What must be durable first: a mark for each call that runs again, and an intent for every call that has none.
-
-    All intents of a batch ride one barrier, also those of a sequential batch, which sends one call at a time (B3). In front,
-    in issue order, stands what a torn write has left undispatched, so that no later terminal overtakes it (CON9).
-    """
-    torn = [at for at, call in enumerate(batch.calls) if call.torn_intent and not call.terminal]
-    records: list[Record] = []
-    for call in batch.calls[: torn[-1] + 1] if torn else ():
-        refused = None if call.terminal else _no_dispatch(batch, call)
-        if refused is not None:
-            records.append(refused)
-    records += [
-        ToolRerun(call_key=batch.calls[at].planned.call_key, n=batch.calls[at].reruns + 1) for at in sending if at in reruns
-    ]
-    records += [intent_of(batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
-    return tuple(records)
+def _settled_first(run: Run, batch: Batch, news: CameBack, came: tuple[Record, ...]) -> tuple[Record, ...]:
+    """The result of a held call is its terminal before any later call is sent (B19); other returns are early returns."""
+    delivered = [at for at in news.settled if batch.calls[at].held is not None]
+    if not delivered or not is_sequential(run, batch):
+        return came
+    known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | news.settled
+    return terminals(run, batch, known, range(max(delivered) + 1))
 
 
-def intent_of(batch: Batch, call: CallState) -> ToolDispatchIntent:
-    """The record that a call is about to leave."""
-    planned = call.planned
-    return ToolDispatchIntent(
-        batch_id=batch.batch_id,
-        ordinal=planned.ordinal,
-        tool_call_id=planned.tool_call_id,
-        args_digest=planned.args_digest,
-    )
+def _pause(run: Run) -> tuple[RunPaused, ...]:
+    """Say that the run waits for held calls, unless the log says so already."""
+    said = run.pause is not None and run.pause.reason == "tool_held"
+    return () if said else (RunPaused(run_id=run.run_id, reason="tool_held"),)
 
 
-def _no_dispatch(batch: Batch, call: CallState) -> ToolNoDispatch | None:
-    planned = call.planned
-    if planned.refused is not None:
-        reason, message = planned.refused.reason, planned.refused.message
-    elif call.torn_intent:
-        refusal = refuse(RefusalReason.NEVER_DISPATCHED)
-        reason, message = str(refusal.reason), refusal.message
-    else:
-        return None
-    return ToolNoDispatch(
-        batch_id=batch.batch_id,
-        ordinal=planned.ordinal,
-        tool_call_id=planned.tool_call_id,
-        reason=reason,
-        message=message,
-    )
-
-
-def _returned(batch: Batch, new: dict[int, Settlement]) -> tuple[Record, ...]:
-    """An early return for each call that came back while others of its batch are open (B20, CON9)."""
-    return tuple(
-        ToolCallReturned(
-            step_id=batch.step_id,
-            batch_id=batch.batch_id,
-            ordinal=at,
-            call_key=batch.calls[at].planned.call_key,
-            output=ToolOutput(text=settled.text),
-            is_error=settled.is_error,
-            outcome=settled.outcome,
-            reason=settled.reason,
-            terminate=settled.terminate,
-        )
-        for at, settled in sorted(new.items())
-    )
-
-
-def _terminals(batch: Batch, known: dict[int, Settlement]) -> tuple[Record, ...]:
-    """The terminal of each call that has none yet, in issue order; an early return is named, not repeated."""
-    records: list[Record] = []
-    for at, call in enumerate(batch.calls):
-        if call.terminal:
-            continue
-        refused = _no_dispatch(batch, call)
-        if refused is not None:
-            records.append(refused)
-            continue
-        settled = known[at]
-        records.append(
-            ToolResult(
-                batch_id=batch.batch_id,
-                ordinal=at,
-                tool_call_id=call.planned.tool_call_id,
-                is_error=settled.is_error,
-                outcome=settled.outcome,
-                output=None if call.returned is not None else ToolOutput(text=settled.text),
-                reason=settled.reason,
-                terminate=settled.terminate,
-            )
-        )
-    return tuple(records)
-
-
-def _commit(state: Session, run: Run, batch: Batch, known: dict[int, Settlement]) -> Decision:
+def _commit(state: Session, run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement], *, stop: bool) -> Decision:
     known = known | {at: SUBMITTED for at, call in enumerate(batch.calls) if _submits(call) and at not in known}
-    records, effects = after_turn(state, run, turn_facts(run, batch, known))
-    return Decision(records=(*_terminals(batch, known), *close_turn(run, batch), *records), effects=effects)
+    records, effects = after_turn(state, run, turn_facts(run, batch, known), stop=stop)
+    results = (*deferred(batch, news), *terminals(run, batch, known), *close_turn(run, batch))
+    return Decision(records=(*results, *records), effects=effects)
 
 
 def _submits(call: CallState) -> bool:
     return call.planned.tool == SUBMIT_TOOL and call.planned.refused is None
-
-
-def close_out(run: Run, batch: Batch, known: dict[int, Settlement]) -> tuple[Record, ...]:
-    """Barrier 1 of an interrupted run (P27): a terminal for every call, and the markers. `run_finished` has its own barrier.
-
-    What is not `known` was never sent.
-    """
-    unsent = settlement(ToolEffect.ONCE, NeverSent(), after_crash=False)
-    rest = {at: unsent for at in range(len(batch.calls)) if at not in known}
-    return (*_terminals(batch, known | rest), *close_turn(run, batch))

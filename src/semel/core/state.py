@@ -1,78 +1,84 @@
 """The state of a session: what the fold derives, frozen, equal for equal logs (design 5)."""
 
+import enum
+
 from msgspec import field
 
+from semel.core.calls import Approval, Batch, CallState, Step
 from semel.core.limits import Limits
-from semel.core.outcomes import Outcome, Settlement
 from semel.core.persistent import Chain, Table
-from semel.core.records import AgentRef, Config, Content, Failure, PlannedCall, Record, ToolProcess, Verdict
-from semel.core.values import JSON, AssistantMessage, Frozen, Message, Stop, ToolSpec, Usage
+from semel.core.records import (
+    AgentRef,
+    CeilingDetail,
+    CeilingPolicy,
+    Config,
+    Content,
+    Delivery,
+    Failure,
+    LateResult,
+    QueuedRequest,
+    Record,
+    RunCancelRequested,
+    RunPaused,
+    Scope,
+    Verdict,
+    ViewOutcome,
+)
+from semel.core.values import JSON, Frozen, Message, Stop, ToolSpec, Usage
+
+__all__ = [
+    "Approval",
+    "Batch",
+    "CallState",
+    "Ceiling",
+    "Compaction",
+    "Ended",
+    "KeyUse",
+    "Logged",
+    "OwedCall",
+    "Pending",
+    "PendingKind",
+    "QueuedMessage",
+    "Resolved",
+    "Run",
+    "Session",
+    "Step",
+    "UnknownCall",
+    "View",
+]
 
 
 class Logged(Frozen, frozen=True, kw_only=True):
-    """A record where it stands. `torn` marks one whose write never became whole: it was never acknowledged (design 3)."""
+    """A record where it stands. `torn` marks one whose write never became whole: it was never acknowledged (design 3).
+
+    `requires` are the features that its frame names. `digest` names the history up to it; it is empty for a record that is not in
+    a log yet.
+    """
 
     seq: int
     at_ms: int
     fence: int
     record: Record | None
     torn: bool = False
+    requires: tuple[str, ...] = ()
+    digest: str = ""
 
 
-class CallState(Frozen, frozen=True, kw_only=True):
-    """One call of the open batch. At most one of `refusal` and `result` ends it; `returned` is an early return."""
-
-    planned: PlannedCall
-    intent: bool = False
-    torn_intent: bool = False
-    returned: Settlement | None = None
-    result: Settlement | None = None
-    refusal: str | None = None
-    reruns: int = 0
-    process: ToolProcess | None = None
-
-    @property
-    def settled(self) -> Settlement | None:
-        """What is known to have become of a dispatched call."""
-        return self.result or self.returned
-
-    @property
-    def terminal(self) -> bool:
-        """Whether its one terminal is in the log."""
-        return self.result is not None or self.refusal is not None
-
-
-class Batch(Frozen, frozen=True, kw_only=True):
-    """The calls of one answer."""
-
-    batch_id: str
-    step_id: int
-    calls: tuple[CallState, ...]
-    finished: bool = False
-
-    @property
-    def unknown(self) -> tuple[CallState, ...]:
-        """Calls whose outcome nobody knows."""
-        return tuple(call for call in self.calls if call.settled and call.settled.outcome is Outcome.UNKNOWN)
-
-
-class Step(Frozen, frozen=True, kw_only=True):
-    """The newest step of a run. `answer` is None while it is in flight (D4)."""
+class Ceiling(Frozen, frozen=True, kw_only=True):
+    """What a step has come to below the context ceiling: until when it waits, and what was decided (C13, C14)."""
 
     step_id: int
-    attempt: int
-    result_entry: str
-    drained: tuple[str, ...]
-    answer: AssistantMessage | None = None
-    stop: Stop | None = None
-    batch: Batch | None = None
-    finished: bool = False
-    redeliveries: int = 0
-    not_before_ms: int | None = None
+    deadline_ms: int | None = None
+    unavailable: bool | None = None
+    decided: bool = False
+    detail: CeilingDetail | None = None
 
 
 class Run(Frozen, frozen=True, kw_only=True):
-    """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count."""
+    """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
+
+    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14).
+    """
 
     run_id: str
     key: str
@@ -84,6 +90,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     started_at_ms: int
     context: JSON = None
     continues: str | None = None
+    scope: Scope | None = None
     step: Step | None = None
     usage: Usage = Usage()
     running_ms: int = 0
@@ -94,11 +101,26 @@ class Run(Frozen, frozen=True, kw_only=True):
     model_steps: int = 0
     tool_results: int = 0
     remind: bool = False
+    cancels: tuple[RunCancelRequested, ...] = ()
+    pause: RunPaused | None = None
+    ceiling: Ceiling | None = None
+    compaction_wait_ms: int | None = None
+    budgets: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
         """The frozen limits."""
         return self.config.limits
+
+    @property
+    def aborting(self) -> bool:
+        """Whether somebody asked to end it (D2)."""
+        return bool(self.cancels)
+
+    @property
+    def aborting_now(self) -> bool:
+        """Whether it is to end without waiting for the boundary of its step."""
+        return any(cancel.at == "now" for cancel in self.cancels)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The offered tool of that name."""
@@ -130,8 +152,51 @@ class Resolved(Frozen, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class OwedCall(Frozen, frozen=True, kw_only=True):
+    """A call that was settled or left open without its result, which may still come. `handle` is None for one that was held."""
+
+    call_key: str
+    tool: str
+    arguments: str
+    run_id: str
+    since_ms: int
+    handle: str | None = None
+
+
+class PendingKind(enum.StrEnum):
+    """What waits to be rendered for the first time."""
+
+    VERDICT = "verdict"
+    LATE = "late"
+    NOTICE = "notice"
+    STEER = "steer"
+    FOLLOW_UP = "follow_up"
+
+
+TO_THE_RUN = frozenset({PendingKind.STEER, PendingKind.FOLLOW_UP})
+
+
+class Pending(Frozen, frozen=True, kw_only=True):
+    """An entry that no step has drained yet. `source` is the call or the key that it belongs to."""
+
+    entry_id: str
+    kind: PendingKind
+    source: str
+    tags: tuple[int, ...] = ()
+
+
+class QueuedMessage(Frozen, frozen=True, kw_only=True):
+    """A message that starts a run of its own when its turn comes."""
+
+    key: str
+    seq: int
+    request: QueuedRequest
+    delivery: Delivery | None = None
+    title: str | None = None
+
+
 class Ended(Frozen, frozen=True, kw_only=True):
-    """A finished run."""
+    """A finished run. `unanswered` are the keys of the messages to it that no answer of it has taken into account."""
 
     run_id: str
     key: str
@@ -147,10 +212,11 @@ class Ended(Frozen, frozen=True, kw_only=True):
     continues: str | None = None
     context: JSON = None
     stop: Stop | None = None
+    unanswered: tuple[str, ...] = ()
 
 
 class KeyUse(Frozen, frozen=True, kw_only=True):
-    """What a key was first used for (L5, FACT18)."""
+    """What a key was first used for (L5, FACT18). `kind` is the delivery that was asked for; a plain send is `send`."""
 
     kind: str
     input_digest: str
@@ -158,9 +224,32 @@ class KeyUse(Frozen, frozen=True, kw_only=True):
     run_id: str
 
 
+class View(Frozen, frozen=True, kw_only=True):
+    """A range of the transcript that the model sees replaced."""
+
+    start: int
+    end: int
+    replacement: tuple[Message, ...]
+    version: int
+
+
+class Compaction(Frozen, frozen=True, kw_only=True):
+    """The compaction facts of a lineage: small, and apart from the conversation (C34)."""
+
+    setup: bool = False
+    policy: CeilingPolicy | None = None
+    version: int = 0
+    view: View | None = None
+    estimate_tokens: int | None = None
+    request_id: str | None = None
+    next_notice: int = 1
+    outcomes: tuple[ViewOutcome, ...] = ()
+
+
 class Session(Frozen, frozen=True, kw_only=True):
     """All that is derived of a session.
 
+    `transcript` is the whole conversation and `shown` what the model sees of it, where that differs: a compaction view, or tags.
     `rendered` counts the messages that some request has rendered. `target` names the model that the newest run asks: opaque
     provider state goes back to that model only, so a run that asks another starts without it (M4, wire 0.2).
     """
@@ -169,9 +258,12 @@ class Session(Frozen, frozen=True, kw_only=True):
     lineage: str = ""
     target: str = ""
     head: int = 0
+    digest: str = ""
     last_at_ms: int = 0
     last_fence: int = 0
+    features: frozenset[str] = frozenset()
     transcript: Chain[Message] = field(default_factory=Chain)
+    shown: Chain[Message] | None = None
     rendered: int = 0
     run: Run | None = None
     ended: Table[Ended] = field(default_factory=Table)
@@ -182,5 +274,48 @@ class Session(Frozen, frozen=True, kw_only=True):
     model_steps: int = 0
     unknown: tuple[UnknownCall, ...] = ()
     resolved: Table[Resolved] = field(default_factory=Table)
-    pending: tuple[str, ...] = ()
+    pending: tuple[Pending, ...] = ()
     continued: Table[str] = field(default_factory=Table)
+    queued: Chain[QueuedMessage] = field(default_factory=Chain)
+    queue_index: Table[int] = field(default_factory=Table)
+    queue_from: int = 0
+    taken: Table[str] = field(default_factory=Table)
+    owed: Table[OwedCall] = field(default_factory=Table)
+    handles: Table[str] = field(default_factory=Table)
+    late: Table[LateResult] = field(default_factory=Table)
+    next_tag: int = 1
+    part_tags: Table[tuple[int, ...]] = field(default_factory=Table)
+    tag_family: str | None = None
+    compaction: Compaction = Compaction()
+
+    @property
+    def messages(self) -> Chain[Message]:
+        """What the model sees of the conversation."""
+        return self.transcript if self.shown is None else self.shown
+
+    @property
+    def steers(self) -> tuple[Pending, ...]:
+        """Messages to the open run that its next step takes up; none once it is aborting (D3)."""
+        return self._to_the_run(PendingKind.STEER)
+
+    @property
+    def follow_ups(self) -> tuple[Pending, ...]:
+        """Messages to the open run for when it would otherwise stop; none once it is aborting (D3)."""
+        return self._to_the_run(PendingKind.FOLLOW_UP)
+
+    @property
+    def queue(self) -> tuple[QueuedMessage, ...]:
+        """Messages that start runs of their own, in the order in which they do: interrupting ones first (Q3)."""
+        waiting = [message for message in self.queued[self.queue_from :] if message.key not in self.taken]
+        urgent = [message for message in waiting if message.delivery == "interrupt"]
+        return (*urgent, *(message for message in waiting if message.delivery != "interrupt"))
+
+    @property
+    def parked(self) -> bool:
+        """Whether the queue waits for a person: a call of the newest run is unknown, and nobody has gone on since (P31)."""
+        return any(call.run_id == self.newest for call in self.unknown)
+
+    def _to_the_run(self, kind: PendingKind) -> tuple[Pending, ...]:
+        if self.run is None or self.run.aborting:
+            return ()
+        return tuple(item for item in self.pending if item.kind is kind)

@@ -7,6 +7,7 @@ import msgspec
 from semel.core.records import Failure
 from semel.core.state import Ended, Run, Session, UnknownCall
 from semel.core.values import Frozen, Usage
+from semel.core.waiting import WaitKind, pause_of, waits_of
 
 StatusState = Literal["running", "completed", "failed", "interrupted", "paused", "cancelled"]
 EXITS: dict[StatusState, int] = {"completed": 0, "failed": 1, "interrupted": 3, "paused": 4, "cancelled": 5, "running": 0}
@@ -42,6 +43,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
     finished_at_ms: int | msgspec.UnsetType = msgspec.UNSET
     continued_as: str | msgspec.UnsetType = msgspec.UNSET
+    unanswered: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_of(state: Session, digest: str) -> Status | None:
@@ -50,7 +52,7 @@ def status_of(state: Session, digest: str) -> Status | None:
         return None
     run = state.run
     if run is not None:
-        return _status(state, digest, run, "running", None)
+        return _status(state, digest, run, "running" if pause_of(state) is None else "paused", None)
     ended = state.ended[state.newest]
     return _status(state, digest, ended, standing(ended), ended)
 
@@ -88,7 +90,7 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         run_id=run.run_id,
         agent=run.agent.name,
         state=standing,
-        reason=ended.reason if ended else None,
+        reason=ended.reason if ended else _waiting_for(state),
         exit=EXITS[standing],
         error=ended.error if ended else None,
         usage=run.usage,
@@ -99,7 +101,15 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         updated_at_ms=state.last_at_ms,
         finished_at_ms=ended.finished_at_ms if ended else msgspec.UNSET,
         continued_as=state.continued[key] if key else msgspec.UNSET,
+        unanswered=ended.unanswered if ended and ended.unanswered else msgspec.UNSET,
     )
+
+
+def _waiting_for(state: Session) -> str | None:
+    """What an open run waits for, in a word: the reason of its pause, or of its wait below the context ceiling (C15)."""
+    ceiling = any(wait.kind is WaitKind.CONTEXT_CEILING for wait in waits_of(state))
+    pause = pause_of(state)
+    return str(pause) if pause is not None else str(WaitKind.CONTEXT_CEILING) if ceiling else None
 
 
 def _ref(call: UnknownCall) -> UnknownRef:

@@ -5,14 +5,16 @@ import msgspec
 from semel.core.state import Session, UnknownCall
 from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
+from semel.core.waiting import waits_of
 
-VERSION = 1
+VERSION = 2
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
     """A session up to `head_seq`. `state` is that of its newest run, None without one.
 
-    `open_run` is set while a run is open, `due_ms` when its next request may leave, Unix milliseconds. `unknown` are calls that
+    `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the
+    end of an approval or of a held call), Unix milliseconds. `unknown` are calls that
     need a person, each with the agent of its run; `resolved` counts those that have their verdict. `usage` is the newest run's.
     """
 
@@ -42,7 +44,7 @@ def summary_of(state: Session, digest: str) -> Summary:
         run_id=status.run_id if status else None,
         agent=status.agent if status else None,
         open_run=run.run_id if run else None,
-        due_ms=run.step.not_before_ms if run and run.step else None,
+        due_ms=min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None),
         unknown=tuple((call, agent_of(state, call)) for call in state.unknown),
         resolved=sum(1 for _ in state.resolved.values()),
         usage=status.usage if status else Usage(),

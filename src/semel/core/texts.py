@@ -1,13 +1,23 @@
 """The fixed sentences that semel itself says to a model. They are part of a request's bytes: changing one is a format change."""
 
-from semel.core.records import Verdict
-from semel.core.values import ToolMessage, UserMessage
+from semel.core.records import LateKind, Verdict
+from semel.core.values import Part, ToolMessage, UserMessage
 
 SUBMIT_TOOL = "submit_output"
 SUBMIT_DESCRIPTION = "Submit the final output. Call it once, when the work is done."
 SUBMIT_ACCEPTED = "Accepted."
 OUTPUT_REMINDER = f"Give the final output by calling {SUBMIT_TOOL}; a plain answer is not enough."
 CONTINUE_INPUT = "Continue."
+NO_OUTPUT = "(no output)"
+EMPTY_MESSAGE = "(empty message)"
+DEFERRED = "Accepted. The result comes later; go on without it."
+
+_LATE: dict[LateKind, str] = {
+    "delivered": "has arrived",
+    "not_started": "will not come: it was not started",
+    "expired": "will not come: it expired",
+    "reduced": "has arrived in part",
+}
 
 _VERDICTS: dict[Verdict, str] = {
     "happened": "This call took effect; a person has confirmed it.",
@@ -31,3 +41,10 @@ def verdict_message(tool: str, arguments: str, verdict: Verdict, output: str | N
     return UserMessage(
         text=f"About the earlier call {tool}({arguments}), whose outcome was unknown: {verdict_text(verdict, output)}"
     )
+
+
+def late_message(tool: str, arguments: str, kind: LateKind, text: str, parts: tuple[Part, ...], *, is_error: bool) -> UserMessage:
+    """The real result of a deferred call, as a message of its own (MAP12)."""
+    wrong = " with an error" if is_error and kind == "delivered" else ""
+    said = f": {text}" if text.strip() else "."
+    return UserMessage(text=f"The result of the earlier call {tool}({arguments}) {_LATE[kind]}{wrong}{said}", parts=parts)

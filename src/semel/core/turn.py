@@ -1,13 +1,14 @@
 """What follows a complete turn: another step, or the end of the run by name (A2-A9, A15). Pure.
 
-The order of the checks is observable and fixed: every result asked to terminate or an output was submitted; the output was
-missed too often; the answers are cut again and again; steps, tokens, cost, time; else the next step.
+The order of the checks is observable and fixed: somebody asked to end the run; the answer was declined; every result asked to
+terminate, or an output was submitted; somebody asked to stop behind this turn; the output was missed too often; the answers are
+cut again and again; steps, tokens, cost, time; else the next step, which takes up the messages that wait for it.
 """
 
 from semel.core.effects import CallModel, Effect
 from semel.core.keys import answer_entry_of
 from semel.core.records import Failure, Record, RunFinished, StepStarted
-from semel.core.state import Run, Session
+from semel.core.state import PendingKind, Run, Session
 from semel.core.values import Frozen, Stop, Usage
 
 
@@ -28,29 +29,47 @@ DECLINED = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
 Next = tuple[tuple[Record, ...], tuple[Effect, ...]]
 
 
-def after_turn(state: Session, run: Run, facts: TurnFacts) -> Next:
-    """The records and effects behind `turn_finished`."""
+def after_turn(state: Session, run: Run, facts: TurnFacts, *, stop: bool = False, idle: bool = False) -> Next:
+    """The records and effects behind `turn_finished`. `idle`: the run would otherwise stop, so follow-ups are taken up."""
+    if run.aborting:
+        return (finish(run, "cancelled", facts.usage),), ()
     if facts.stop in DECLINED:
-        why = Failure(kind="model", code=str(facts.stop), message="the model or its provider declined to answer")
+        why = _failure("model", str(facts.stop), "the model or its provider declined to answer")
         return (finish(run, "error", facts.usage, why),), ()
     if facts.done:
         return (finish(run, "completed", facts.usage),), ()
-    stop = _limit_reached(run, facts)
-    if stop is not None:
-        return (finish(run, stop.code, facts.usage, stop),), ()
-    return begin_step(state, run, facts.step_id + 1)
+    if stop:
+        return (finish(run, "max_steps", facts.usage, _failure("limit", "stopped", "the run was stopped")),), ()
+    reached = _limit_reached(run, facts)
+    if reached is not None:
+        return (finish(run, reached.code, facts.usage, reached),), ()
+    return begin_step(state, run, facts.step_id + 1, idle=idle)
 
 
-def begin_step(state: Session, run: Run, step_id: int) -> Next:
-    """The first attempt of a step. It drains every pending verdict; later attempts repeat exactly that (P4)."""
+def begin_step(state: Session, run: Run, step_id: int, *, idle: bool = False) -> Next:
+    """The first attempt of a step. It drains what is pending; later attempts repeat exactly that (P4)."""
     started = StepStarted(
         run_id=run.run_id,
         step_id=step_id,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, run.run_id, step_id),
-        drained=state.pending,
+        drained=drainable(state, idle=idle),
     )
     return (started,), (CallModel(step_id=step_id, attempt=1),)
+
+
+def drainable(state: Session, *, idle: bool = False) -> tuple[str, ...]:
+    """The entries that the next step may take up, in the order of the log; how many of them it does is the caller's policy (Q7).
+
+    Verdicts, late results, notices and steers are always among them; follow-ups only where the run would otherwise stop, and no
+    steer keeps it going (Q6, A11).
+    """
+    late = idle and not state.steers
+    aborting = state.run is not None and state.run.aborting
+    kinds = {PendingKind.VERDICT, PendingKind.LATE, PendingKind.NOTICE}
+    if not aborting:
+        kinds |= {PendingKind.STEER, *([PendingKind.FOLLOW_UP] if late else [])}
+    return tuple(item.entry_id for item in state.pending if item.kind in kinds)
 
 
 def finish(run: Run, reason: str, usage: Usage, error: Failure | None = None) -> RunFinished:

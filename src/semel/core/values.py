@@ -6,6 +6,7 @@ All are frozen. Text is clean by the time it is in one of these: `clean_text` ru
 import enum
 import hashlib
 import math
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,13 +59,35 @@ class Opaque(Frozen, frozen=True, kw_only=True, tag="opaque"):
     data: str
 
 
+class Media(Frozen, frozen=True, kw_only=True, tag="media"):
+    """A picture, sound or document: a reference to a blob of the session, named by the sha256 of its bytes."""
+
+    media_type: str
+    sha256: str
+    size_bytes: int
+    name: str | None = None
+
+
+Part = Text | Media
 Block = Text | ToolCall | Opaque
+
+STATE_OF_TEXT = frozenset({"gemini.text", "responses.message"})
+"""Formats of state that belongs to the text directly before it, such as its signature; that text may be blank (M1)."""
+
+
+def is_idle(blocks: Sequence[Block], at: int) -> bool:
+    """Whether this block is a blank text, with no provider state of its own behind it."""
+    block, behind = blocks[at], blocks[at + 1] if at + 1 < len(blocks) else None
+    if not isinstance(block, Text) or block.text.strip():
+        return False
+    return not (isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT)
 
 
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
-    """What a person, or semel on their behalf, says to the model."""
+    """What a person, or semel on their behalf, says to the model: a text, and parts behind it."""
 
     text: str
+    parts: tuple[Part, ...] = ()
 
 
 class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
@@ -89,11 +112,12 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
-    """What the model is told about one call."""
+    """What the model is told about one call: a text, or ordered parts."""
 
     tool_call_id: str
     text: str
     is_error: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
@@ -201,6 +225,14 @@ def clean_json(value: JSON) -> JSON:
     if isinstance(value, (list, tuple)):
         return [clean_json(item) for item in value]
     return value
+
+
+def control_free(text: str) -> str:
+    """A clean text whose control characters, other than line breaks and tabs, are spaces (T10)."""
+    text = clean_text(text)
+    if text.isprintable():
+        return text
+    return "".join(" " if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text)
 
 
 def printable(text: str, *, limit: int) -> str:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
 from semel.core.codec import encode_checked
 from semel.core.features import foreseen
@@ -104,7 +106,8 @@ class Barrier:
         frames = await self._write(payloads, at_ms)
         self._lineage_due = False
         del self._held[:held]
-        self.state, self.digest = after, frames[-1].digest
+        self.digest = frames[-1].digest
+        self.state = replace(after, digest=self.digest)
         self._feed.publish(*(Committed(frame=frame) for frame in (*self._noted_frames, *frames) if frame.seq > 0))
         self._noted.clear()
         self._noted_frames.clear()
@@ -114,8 +117,8 @@ class Barrier:
 
         Raises SessionFull where even that would leave less than is needed to close the session (W11, W12).
         """
-        after = fold((*self._noted, *self._places(batch, at_ms)), self.state)
         payloads = _payloads(batch)
+        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
         starts = any(isinstance(record, RunStarted) for record in batch)
@@ -146,18 +149,21 @@ class Barrier:
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
-        places = self._places((record,), at_ms)
         payloads = _payloads((record,))
+        places = self._places((record,), payloads, at_ms)
         if not self._fits(fold((*self._noted, *places), self.state), payloads):
             return
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
-    def _places(self, records: Sequence[Record], at_ms: int) -> list[Logged]:
+    def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
         if head != self.state.head + len(self._noted):
             self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
-        return [Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record) for at, record in enumerate(records, start=1)]
+        return [
+            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
+            for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
+        ]
 
 
 def _payloads(records: Sequence[Record]) -> list[Payload]:

@@ -40,6 +40,8 @@ async def run_to_rest(
                 return
             elif flights.empty:
                 decision = seal(barrier.state)
+                if not decision.records:
+                    return  # it waits for a person
             else:
                 decision = Decision(doubt=doubt)
     finally:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from semel.core.open_log import Opening
-from semel.core.settle import doubtful
+from semel.core.standing import doubtful
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed

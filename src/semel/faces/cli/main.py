@@ -30,6 +30,7 @@ COMMANDS = {
     "show": ("semel.faces.cli.look:show", "Tell what happened in a session."),
     "tail": ("semel.faces.cli.tail:tail", "Print the records of a session, and follow them."),
     "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
+    "import": ("semel.faces.cli.histories:import_history", "Start a session from a conversation held elsewhere."),
     "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
     "doctor": ("semel.faces.cli.keep:doctor", "Look at the state directory, and say what to do about it."),
     "reindex": ("semel.faces.cli.keep:reindex", "Derive the index of the sessions anew."),

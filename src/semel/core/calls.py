@@ -1,0 +1,136 @@
+"""What is known of the calls of one answer: their approvals, their batch, and how far each has come."""
+
+from msgspec.structs import replace
+
+from semel.core.outcomes import Outcome, Settlement
+from semel.core.records import (
+    ApprovalRequested,
+    ApprovalResolved,
+    PlannedCall,
+    ToolCallDeferred,
+    ToolCallProviderHeld,
+    ToolProcess,
+)
+from semel.core.values import AssistantMessage, Frozen, Stop
+
+CLOSE_OUTS = frozenset({Outcome.INTERRUPTED, Outcome.MAX_STEPS})
+
+
+class Approval(Frozen, frozen=True, kw_only=True):
+    """A call that a person was asked about, and the answer once there is one."""
+
+    asked: ApprovalRequested
+    resolved: ApprovalResolved | None = None
+
+
+class CallState(Frozen, frozen=True, kw_only=True):
+    """One call of the open batch. At most one of `refusal` and `result` ends it.
+
+    `returned` is an outcome that an earlier record than `tool_result` has brought: an early return, or the stand-in of a
+    deferred call. `args` are arguments that a person or a hook changed. `torn_outcome` says that its outcome stands in a
+    write that never became whole: nothing was sent because of it.
+    """
+
+    planned: PlannedCall
+    intent: bool = False
+    torn_intent: bool = False
+    args: str | None = None
+    torn_outcome: bool = False
+    returned: Settlement | None = None
+    result: Settlement | None = None
+    refusal: str | None = None
+    refusal_reason: str | None = None
+    reruns: int = 0
+    process: ToolProcess | None = None
+    held: ToolCallProviderHeld | None = None
+    deferred: ToolCallDeferred | None = None
+    tag: int | None = None
+
+    @property
+    def settled(self) -> Settlement | None:
+        """What is known to have become of a dispatched call."""
+        return self.result or self.returned
+
+    @property
+    def terminal(self) -> bool:
+        """Whether its one terminal is in the log."""
+        return self.result is not None or self.refusal is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its provider holds it and owes the result."""
+        return self.held is not None and self.settled is None
+
+    @property
+    def closed_out(self) -> bool:
+        """Whether it was held and closed without its result: its run is closing (R39; told by the outcome, never the reason)."""
+        return self.held is not None and self.result is not None and self.result.outcome in CLOSE_OUTS
+
+
+class Batch(Frozen, frozen=True, kw_only=True):
+    """The calls of one answer."""
+
+    batch_id: str
+    step_id: int
+    calls: tuple[CallState, ...]
+    finished: bool = False
+
+    @property
+    def unknown(self) -> tuple[CallState, ...]:
+        """Calls whose outcome nobody knows."""
+        return tuple(call for call in self.calls if call.settled and call.settled.outcome is Outcome.UNKNOWN)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Ordinals of the calls that wait for their provider."""
+        return tuple(at for at, call in enumerate(self.calls) if call.waits)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop closes it: some call was ended as `max_steps`."""
+        return any(call.result is not None and call.result.outcome is Outcome.MAX_STEPS for call in self.calls)
+
+    def with_call(self, call: CallState) -> "Batch":
+        """The batch with a newer state of one call."""
+        at = call.planned.ordinal
+        return replace(self, calls=(*self.calls[:at], call, *self.calls[at + 1 :]))
+
+
+class Step(Frozen, frozen=True, kw_only=True):
+    """The newest step of a run. `answer` is None while it is in flight (D4).
+
+    `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered.
+    """
+
+    step_id: int
+    attempt: int
+    result_entry: str
+    drained: tuple[str, ...]
+    messages: tuple[str, ...] = ()
+    answer: AssistantMessage | None = None
+    answer_tags: tuple[int, ...] = ()
+    stop: Stop | None = None
+    approvals: tuple[Approval, ...] = ()
+    batch: Batch | None = None
+    finished: bool = False
+    redeliveries: int = 0
+    not_before_ms: int | None = None
+
+    @property
+    def undecided(self) -> tuple[ApprovalRequested, ...]:
+        """The approvals that nobody has answered yet."""
+        return tuple(approval.asked for approval in self.approvals if approval.resolved is None)
+
+    def approval(self, ordinal: int) -> Approval | None:
+        """The approval of a call, if one was asked for."""
+        return next((approval for approval in self.approvals if approval.asked.ordinal == ordinal), None)
+
+    def arguments(self, ordinal: int) -> str:
+        """The arguments that a call is to leave with: the model's own text, or what a person or a hook made of it."""
+        call = self.batch.calls[ordinal] if self.batch is not None else None
+        if call is not None and call.args is not None:
+            return call.args
+        approval = self.approval(ordinal)
+        if approval is not None and approval.resolved is not None and approval.resolved.args is not None:
+            return approval.resolved.args
+        return self.answer.calls[ordinal].arguments if self.answer is not None else ""

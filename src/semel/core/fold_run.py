@@ -1,0 +1,262 @@
+"""The part of the fold that follows a run and its steps, from `run_started` to its one terminal."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from semel.core.answer import with_answer
+from semel.core.calls import Step
+from semel.core.corruption import Reason, contradiction
+from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
+from semel.core.records import (
+    BudgetFired,
+    Config,
+    FollowUpQueued,
+    Instructions,
+    ModelRetry,
+    ModelStepFinished,
+    ResumeStarted,
+    RunCancelRequested,
+    RunFinished,
+    RunPaused,
+    RunRecord,
+    RunRefrozen,
+    RunStarted,
+    SendDelivered,
+    Steered,
+    StepStarted,
+    ToolSet,
+    TurnFinished,
+)
+from semel.core.referring import entry_of, in_flight, keep_entries, message_of, open_run, use_key, use_of, use_tags, with_step
+from semel.core.standing import waits_for_held
+from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
+from semel.core.texts import OUTPUT_REMINDER
+from semel.core.transcript import for_target, grown, showing
+from semel.core.values import AssistantMessage, Bundle, UserMessage
+
+
+def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
+    """The state after one record of a run. Raises CorruptLog."""
+    match record:
+        case StepStarted():
+            return _step_started(state, logged, record)
+        case ModelStepFinished():
+            return _model_step_finished(state, logged, record)
+        case TurnFinished():
+            return _turn_finished(state, logged, record)
+        case RunStarted():
+            return _run_started(state, logged, record)
+        case RunFinished():
+            return _run_finished(state, logged, record)
+        case Steered() | FollowUpQueued() | SendDelivered():
+            return on_queue(state, logged, record)
+        case ModelRetry():
+            _, step = in_flight(state, logged, record.run_id, record.step_id)
+            return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
+        case ResumeStarted():
+            open_run(state, logged, record.episode)
+            return state
+        case RunCancelRequested() | RunPaused() | RunRefrozen() | BudgetFired():
+            return _on_run(state, logged, record)
+    assert_never(record)
+
+
+def _on_run(state: Session, logged: Logged, record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Session:
+    """What is asked of the run from outside its steps."""
+    run = open_run(state, logged, record.run_id)
+    match record:
+        case RunCancelRequested():
+            return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+        case RunPaused():
+            return _run_paused(state, logged, run, record)
+        case RunRefrozen():
+            return _run_refrozen(state, logged, run, record)
+        case BudgetFired():
+            return _budget_fired(state, logged, run, record)
+
+
+def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
+    if state.run is not None:
+        raise contradiction(
+            state, logged, Reason.MULTIPLE_OPEN_OPERATIONS, f"run {state.run.run_id} is open, {record.run_id} starts"
+        )
+    if record.run_id in state.ended:
+        raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {record.run_id} is finished and starts again")
+    if record.continues is not None and record.continues in state.continued:
+        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.continues} was continued before")
+    state = keep_entries(state, logged, record.entries)
+    config = entry_of(state, logged, record.config, Config)
+    run = Run(
+        run_id=record.run_id,
+        key=record.key,
+        agent=record.agent,
+        config=config,
+        instructions=entry_of(state, logged, record.instructions, Instructions).text,
+        tools=entry_of(state, logged, record.tools, ToolSet).tools,
+        started_seq=logged.seq,
+        started_at_ms=logged.at_ms,
+        context=record.context,
+        continues=record.continues,
+        scope=record.scope,
+    )
+    messages = [entry_of(state, logged, name, UserMessage) for name in record.input]
+    state = start_of_queued(state, logged, record)
+    if record.key not in state.taken:
+        kind = record.delivery or "send"
+        state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id))
+    state = use_tags(state, logged, (tag for one in record.tags for tag in one))
+    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
+    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
+    return grown(state, messages, record.tags)
+
+
+def _target_of(bundle: Bundle) -> str:
+    return "\n".join((bundle.family, bundle.endpoint, bundle.model))
+
+
+def _as_seen_by(state: Session, config: Config) -> Session:
+    """What the model sees of the transcript in a run with this config: tags are frozen for each run (C49)."""
+    family = config.bundle.family if config.render_tags else None
+    return state if family == state.tag_family else showing(state, view=state.compaction.view, tag_family=family)
+
+
+def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen) -> Session:
+    if run.model_steps:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
+    state = keep_entries(state, logged, record.entries)
+    config = entry_of(state, logged, record.config, Config)
+    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    return replace(state, run=replace(run, config=config, pause=None))
+
+
+def _step_started(state: Session, logged: Logged, record: StepStarted) -> Session:
+    run = open_run(state, logged, record.run_id)
+    step = run.step
+    if run.aborting:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
+    if step is not None and step.step_id == record.step_id and step.answer is None:
+        return _next_attempt(state, logged, step, record)
+    expected = 1 if step is None else step.step_id + 1
+    if record.step_id != expected or (step is not None and not step.finished):
+        raise contradiction(
+            state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
+        )
+    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
+    taken_up = tuple(dict.fromkeys(to_the_run[name] for name in record.drained if name in to_the_run))
+    if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None and not taken_up):
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
+    if record.attempt != 1:
+        raise contradiction(
+            state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"the first attempt of a step is 1, not {record.attempt}"
+        )
+    if run.remind:
+        state = grown(state, (UserMessage(text=OUTPUT_REMINDER),))
+    fresh = Step(
+        step_id=record.step_id,
+        attempt=1,
+        result_entry=record.result_entry,
+        drained=record.drained,
+        messages=taken_up,
+    )
+    state = drained(state, logged, record.drained)
+    return replace(state, run=replace(run, step=fresh, remind=False, pause=None), rendered=len(state.transcript))
+
+
+def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarted) -> Session:
+    if record.attempt != step.attempt + 1:
+        raise contradiction(state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"attempt {record.attempt} follows {step.attempt}")
+    if (record.result_entry, record.drained) != (step.result_entry, step.drained):
+        raise contradiction(
+            state, logged, Reason.INCONSISTENT_STEP, f"attempt {record.attempt} contradicts attempt {step.attempt}"
+        )
+    return with_step(state, replace(step, attempt=record.attempt))
+
+
+def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinished) -> Session:
+    run, step = in_flight(state, logged, record.run_id, record.step_id)
+    answer = record.assistant_message.content
+    if record.assistant_message.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
+        raise contradiction(
+            state, logged, Reason.INCONSISTENT_STEP, f"step {step.step_id} declared the answer {step.result_entry}"
+        )
+    if run.usage.cost and record.usage.cost and run.usage.cost.currency != record.usage.cost.currency:
+        raise contradiction(
+            state, logged, Reason.INCONSISTENT_COST, f"{run.usage.cost.currency} and {record.usage.cost.currency} in one run"
+        )
+    if record.tags:
+        state = use_tags(state, logged, record.tags)
+    run = with_answer(run, step, answer, record)
+    ids = state.call_ids
+    for call in answer.calls:
+        ids = ids if call.id in ids else ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
+    state = replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
+    return state if answer.calls else grown(state, (answer,), (record.tags,))
+
+
+def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
+    run = open_run(state, logged, record.run_id)
+    step = run.step
+    whole = (
+        step is not None
+        and step.answer is not None
+        and (not step.answer.calls or (step.batch is not None and step.batch.finished))
+    )
+    if step is None or step.step_id != record.step_id or step.finished or not whole:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {record.step_id} is not complete or already finished")
+    return with_step(state, replace(step, finished=True))
+
+
+def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Session:
+    run = open_run(state, logged, record.run_id)
+    step = run.step
+    if step is not None and step.answer is not None and not step.finished:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"the run ends within turn {step.step_id}")
+    refused = run.ceiling is not None and run.ceiling.detail is not None
+    if (record.reason == "context_ceiling") != refused:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "the ceiling and the end of the run disagree")
+    unknown = bool(step and step.batch and step.batch.unknown)
+    if unknown and not (record.reason == "interrupted" or (run.aborting and record.reason == "cancelled")):
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run with an unknown call ends interrupted, or cancelled")
+    state, unanswered = left_behind(state, logged, run)
+    ended = Ended(
+        run_id=run.run_id,
+        key=run.key,
+        agent=run.agent,
+        reason=record.reason,
+        usage=record.usage,
+        started_at_ms=run.started_at_ms,
+        finished_at_ms=logged.at_ms,
+        head=logged.seq,
+        error=record.error,
+        output=run.output if record.reason == "completed" else None,
+        unknown=tuple(call.call_key for call in state.unknown if call.run_id == run.run_id),
+        continues=run.continues,
+        context=run.context,
+        stop=step.stop if step else None,
+        unanswered=unanswered,
+    )
+    return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
+
+
+def _run_paused(state: Session, logged: Logged, run: Run, record: RunPaused) -> Session:
+    batch = run.step.batch if run.step is not None else None
+    if record.reason == "tool_held" and (batch is None or not waits_for_held(run, batch)):
+        raise contradiction(
+            state, logged, Reason.INCONSISTENT_STEP, "a run is paused for held calls, but waits for something else"
+        )
+    return replace(state, run=replace(run, pause=record))
+
+
+def _budget_fired(state: Session, logged: Logged, run: Run, record: BudgetFired) -> Session:
+    state = replace(state, run=replace(run, budgets=(*run.budgets, record.budget)))
+    if record.notice is None:
+        return state
+    if record.tag is not None:
+        state = use_tags(state, logged, (record.tag,))
+    state = keep_entries(state, logged, (record.notice,))
+    message_of(state, logged, record.notice.entry_id)
+    tags = () if record.tag is None else (record.tag,)
+    notice = Pending(entry_id=record.notice.entry_id, kind=PendingKind.NOTICE, source=record.budget, tags=tags)
+    return replace(state, pending=(*state.pending, notice))

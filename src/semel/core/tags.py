@@ -1,0 +1,49 @@
+"""Tags: a number for each part of the conversation, shown to the model as a mark in the request only (C44-C52).
+
+Stored messages never change. Signed thinking, opaque reasoning, tool calls and text with provider state are never marked, since
+a provider may bind them to their bytes; assistant text is marked on the anthropic_messages family alone.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from semel.core.values import AssistantMessage, Block, Message, Part, Text, ToolMessage, UserMessage
+
+MARKED_ASSISTANT_FAMILY = "anthropic_messages"
+_MARK = re.compile(r"§\d+§ ?")
+
+
+def marked(message: Message, tags: tuple[int, ...], family: str) -> Message:
+    """The message as a request shows it; `tags` are those of its parts, in order."""
+    numbers = iter(tags)
+    match message:
+        case UserMessage():
+            text = _mark(message.text, next(numbers, None)) if message.text.strip() else message.text
+            return replace(message, text=text, parts=tuple(_parts(message.parts, numbers)))
+        case ToolMessage():
+            return replace(message, text=_mark(message.text, next(numbers, None)))
+        case AssistantMessage():
+            if family != MARKED_ASSISTANT_FAMILY:
+                return message
+            return AssistantMessage(
+                blocks=tuple(_own(block, number) for block, number in zip(message.blocks, tags, strict=False))
+            )
+
+
+def _parts(parts: tuple[Part, ...], numbers: Iterator[int]) -> Iterator[Part]:
+    for part in parts:
+        number = next(numbers, None)
+        yield replace(part, text=_mark(part.text, number)) if isinstance(part, Text) else part
+
+
+def _own(block: Block, number: int) -> Block:
+    """A mark that the model wrote itself is replaced by the part's own (C50)."""
+    if not isinstance(block, Text):
+        return block
+    return Text(text=_mark(_MARK.sub("", block.text, count=1) if _MARK.match(block.text) else block.text, number))
+
+
+def _mark(text: str, number: int | None) -> str:
+    return text if number is None else f"§{number}§ {text}"

@@ -1,0 +1,369 @@
+"""A session on the pure core that takes commands, outcomes and deaths in any order, and an oracle of all that left it.
+
+A death drops what is in memory: what is being asked, what is in flight. A write can be torn: of the records of one commit only
+the first survive, and none of its effects was released. The oracle stands outside: each request by the step it was for, each
+dispatch by its call key, each message that was acknowledged.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.core.ceiling import dispensable, reserve_bytes
+from semel.core.decide import (
+    answer_approval,
+    cancel,
+    continue_run,
+    decide,
+    deliver_message,
+    deliver_result,
+    due_message,
+    expire_approvals,
+    hand_over,
+    known_delivery,
+    resolve,
+    retract,
+    route,
+    seal,
+    send,
+    stop_waiting,
+    supply_history,
+)
+from semel.core.effects import (
+    AnswerApproval,
+    Answered,
+    CallModel,
+    CameBack,
+    Cancel,
+    Decision,
+    Deferral,
+    DeliverResult,
+    Dispatch,
+    ExchangeFailed,
+    Hold,
+    Interrupt,
+    Message,
+    Outcome,
+    Reconcile,
+    Resolve,
+    Send,
+    StopAsking,
+    UnderWay,
+)
+from semel.core.fold import fold
+from semel.core.limits import Limits
+from semel.core.outcomes import Settlement, lost
+from semel.core.outcomes import settle as settlement
+from semel.core.pairing import fault_of
+from semel.core.policy import Policy, allow_all
+from semel.core.prompt import prompt_of
+from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
+from semel.core.recover import recover
+from semel.core.uncertainty import LostReason
+from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
+from semel.core.values import Message as Said
+from semel.errors import SessionFull
+from tests.core.machine import BUNDLE, good
+from tests.core.writes import Write, folded, size_of
+
+AGENT = AgentRef(name="a")
+
+
+class Died(BaseException):
+    """The process died in the middle of a write."""
+
+
+@dataclass
+class Driver:
+    """One session. `tear` is how many records of the next commit survive; None lets it be whole."""
+
+    tools: Sequence[ToolSpec] = ()
+    policy: Policy = allow_all
+    limits: Limits = field(default_factory=Limits)
+    output_schema: str | None = None
+    recover: Callable[..., Decision] = recover
+    writes: list[Write] = field(default_factory=list)
+    fence: int = 1
+    tear: int | None = None
+    ceiling_bytes: int | None = None
+    asking: CallModel | None = None
+    flying: set[int] = field(default_factory=set)
+    asked_about: int | None = None
+    doubt: frozenset[int] = frozenset()
+    stopping: bool = False
+    fresh: bool = True
+    requests: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    sent: list[list[Said]] = field(default_factory=list)
+    dispatched: Counter[str] = field(default_factory=Counter)
+    reconciled: Counter[str] = field(default_factory=Counter)
+    tool_of: dict[str, str] = field(default_factory=dict)
+    acknowledged: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = folded(self.writes)
+
+    # what is asked for
+
+    def send(self, key: str = "k1", text: str = "go", **more: Any) -> None:
+        if known_delivery(self.state, key, text, None, more.get("delivery", "send")) is None:
+            self._do(send(self.state, self.command(key, text, **more)))
+            self.acknowledged[key] = text
+            self.fresh = False
+
+    def command(self, key: str, text: str, **more: Any) -> Send:
+        config = Config(bundle=BUNDLE, limits=self.limits, output_schema=self.output_schema)
+        return Send(key=key, text=text, agent=AGENT, config=config, instructions="be good", tools=tuple(self.tools), **more)
+
+    def message(self, key: str, text: str, delivery: Any) -> None:
+        """A message of any delivery, as a face would route it."""
+        if known_delivery(self.state, key, text, None, delivery) is not None:
+            return
+        if route(self.state, delivery) == "send":
+            self.send(key, text, delivery=delivery)
+            return
+        command = Message(key=key, text=text, delivery=delivery, agent=AGENT)
+        self._do(deliver_message(self.state, command, self.under_way))
+        self.acknowledged[key] = text
+
+    def retract(self, key: str) -> None:
+        self._do(retract(self.state, key), keep=True)
+
+    def hand_over(self, key: str, delivery: Any) -> None:
+        self._do(hand_over(self.state, key, delivery), keep=True)
+
+    def drain(self, *, go_on: bool = False) -> bool:
+        """Start the queued message whose turn it is."""
+        due = due_message(self.state, go_on=go_on)
+        if due is None:
+            return False
+        text = "\n".join(entry.content.text for entry in due.request.input)  # type: ignore[union-attr]  # messages
+        self._do(send(self.state, self.command(due.key, text)))
+        return True
+
+    def cancel(self, at: Any = "now") -> None:
+        self._do(cancel(self.state, Cancel(at=at), self.under_way))
+
+    def stop(self) -> None:
+        if self.asking is None and not self.flying:
+            self._do(stop_waiting(self.state))
+        self.stopping = self.state.run is not None
+
+    def answer_approval(self, call_key: str, decision: Any, arguments: str | None = None) -> None:
+        command = AnswerApproval(call_key=call_key, decision=decision, by="t", arguments=arguments)
+        self._do(answer_approval(self.state, command, self.under_way, self.policy))
+
+    def expire(self, now_ms: int) -> None:
+        self._do(expire_approvals(self.state, now_ms, self.under_way, self.policy))
+
+    def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
+        command = DeliverResult(call_key=call_key, text=text, **more)
+        self._do(deliver_result(self.state, command, self.under_way, stop=self.stopping))
+
+    def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
+        self._do(
+            Decision(records=resolve(self.state, Resolve(call_key=call_key, verdict=verdict, by="t", output=output))), keep=True
+        )
+
+    def go_on(self, call_key: str) -> None:
+        self._do(continue_run(self.state, self.command("continue:" + call_key, "Continue."), call_key))
+
+    def supply(self, said: Sequence[Said]) -> None:
+        self._do(supply_history(self.state, said, format="test"))
+
+    # what comes back
+
+    def answer(self, blocks: Sequence[Block], stop: Stop = Stop.END_TURN) -> None:
+        """The model answers."""
+        effect = self._asked()
+        answered = Answered(
+            attempt=self._attempt(effect, "completed"), blocks=tuple(blocks), stop=stop, usage=Usage(input=10, output=1)
+        )
+        self._decide(answered)
+
+    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None) -> None:
+        effect = self._asked()
+        failed = ExchangeFailed(
+            attempt=self._attempt(effect, "timeout"),
+            failure="timeout",
+            message="too slow",
+            retryable=retryable,
+            used=effect.used,
+            retry_after_ms=retry_after_ms,
+        )
+        self._decide(failed)
+
+    def back(
+        self,
+        settled: dict[int, Settlement] | None = None,
+        *,
+        held: Sequence[int] = (),
+        deferred: Sequence[int] = (),
+    ) -> None:
+        """Calls come back; without arguments, all of them, well."""
+        if settled is None and not held and not deferred:
+            settled = dict.fromkeys(sorted(self.flying), good())
+        news = CameBack(
+            settled=settled or {},
+            held={at: Hold(module="m", reason="busy", held_at_ms=5) for at in held},
+            deferred={
+                at: Deferral(handle=f"h-{self.key_of(at)[:8]}", text="Accepted; the result comes later.") for at in deferred
+            },
+        )
+        self.flying -= news.settled.keys() | news.held.keys() | news.deferred.keys()
+        self.asked_about = None
+        self._decide(replace(news, in_flight=frozenset(self.flying)))
+
+    def asked(self, found: Settlement | None = None) -> None:
+        """The outside says what became of the call that it was asked about; None if it cannot tell."""
+        at = self.asked_about
+        assert at is not None
+        spec = self.spec_of(at)
+        self.flying.discard(at)
+        self.back({at: found or settlement(spec.effect, lost(LostReason.CRASHED), after_crash=True)})
+
+    # life and death
+
+    def die(self) -> None:
+        """The process is gone; what its log has is folded anew."""
+        self.asking, self.asked_about, self.doubt, self.stopping, self.fresh = None, None, frozenset(), False, True
+        self.flying.clear()
+        self.tear = None
+        self.fence += 1
+        self.state = folded(self.writes)
+
+    def resume(self) -> None:
+        if self.state.run is not None and self.asking is None and not self.flying:
+            self._do(self.recover(self.state, self.policy))
+            self.fresh = False
+
+    def seal(self) -> None:
+        """Nothing is under way and nothing came back."""
+        if self.state.run is not None and self.idle:
+            self._do(seal(self.state, stop=self.stopping))
+
+    @property
+    def under_way(self) -> UnderWay | None:
+        """What this process has under way; None where it does not carry the run, which a death has left."""
+        if self.fresh and self.state.run is not None:
+            return None
+        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt)
+
+    @property
+    def idle(self) -> bool:
+        return self.asking is None and not self.flying
+
+    @property
+    def used(self) -> int:
+        """The log as the ceiling counts it."""
+        return size_of(record for write in self.writes for record in write.records)
+
+    # how it is done
+
+    def _decide(self, outcome: Outcome) -> None:
+        self.asking = None
+        self._do(decide(self.state, outcome, doubt=self.doubt, now_ms=0, policy=self.policy, stop=self.stopping))
+
+    def _asked(self) -> CallModel:
+        assert self.asking is not None
+        return self.asking
+
+    def _do(self, decision: Decision, *, keep: bool = False) -> None:
+        """Commit, then release; `keep` leaves what is under way as it is."""
+        self._commit(decision)
+        if not keep:
+            self.doubt = decision.doubt
+        for effect in decision.effects:
+            self._release(effect)
+        if self.state.run is None:
+            assert self.idle, "a run ends with nothing under way"
+
+    def _commit(self, decision: Decision) -> None:
+        records = list(decision.records)
+        if not records:
+            return
+        if not self._fits(records):
+            records = [record for record in records if not dispensable(record)]
+            if not self._fits(records):
+                raise SessionFull("full")
+        kept = len(records) if self.tear is None else min(self.tear, len(records))
+        torn = self.tear is not None
+        self.tear = None
+        if torn:
+            if kept:
+                self.writes.append(Write(records[:kept], kept == len(records), self.fence))
+            raise Died
+        write = Write(records, True, self.fence)
+        self.state = fold(write.placed(self.state.head), self.state)
+        self.writes.append(write)
+
+    def _fits(self, records: list[Record]) -> bool:
+        if self.ceiling_bytes is None:
+            return True
+        after = fold(Write(records, whole=True, fence=self.fence).placed(self.state.head), self.state)
+        return self.used + size_of(records) + reserve_bytes(after) <= self.ceiling_bytes
+
+    def _release(self, effect: object) -> None:
+        match effect:
+            case CallModel():
+                self._ask(effect)
+            case Dispatch(ordinals=ordinals):
+                for at in ordinals:
+                    self.dispatched[self.key_of(at)] += 1
+                    self.tool_of[self.key_of(at)] = self.spec_of(at).name
+                    assert self.dispatched[self.key_of(at)] == 1 or self.spec_of(at).effect is not Effect.ONCE
+                self.flying.update(ordinals)
+            case Reconcile(ordinal=at):
+                self.reconciled[self.key_of(at)] += 1
+                self.flying.add(at)
+                self.asked_about = at
+            case StopAsking():
+                self.asking = None
+            case Interrupt(ordinals=ordinals):
+                assert set(ordinals) <= self.flying
+            case _:
+                raise AssertionError(effect)
+
+    def _ask(self, effect: CallModel) -> None:
+        """A request leaves. It keeps the history contract, repeats what an earlier attempt sent, and tells no unknown."""
+        run = self.state.run
+        assert run is not None
+        assert not run.aborting
+        prompt = prompt_of(self.state, run)
+        said = list(prompt.messages)
+        fault = fault_of(said)
+        assert fault is None, fault
+        assert said[-1] is not None
+        body = msgspec.json.encode([prompt.instructions, prompt.tools, said])
+        place = (run.run_id, effect.step_id)
+        assert self.requests.setdefault(place, body) == body, "an attempt of a step sends what the first one sent"
+        assert not any(call.run_id == run.run_id for call in self.state.unknown), "no model of a run sees its unknown call"
+        self.sent.append(said)
+        self.asking = effect
+
+    def _attempt(self, effect: CallModel, outcome: str) -> ModelAttemptFinished:
+        return ModelAttemptFinished(
+            step_id=effect.step_id,
+            attempt=effect.attempt,
+            http_attempt=effect.used,
+            request_body_len=1,
+            request_body_sha256="0",
+            response_body_len=1,
+            outcome=outcome,
+            ts_ms=0,
+        )
+
+    def key_of(self, at: int) -> str:
+        return self._call(at).planned.call_key
+
+    def spec_of(self, at: int) -> ToolSpec:
+        assert self.state.run is not None
+        spec = self.state.run.tool(self._call(at).planned.tool)
+        assert spec is not None
+        return spec
+
+    def _call(self, at: int) -> Any:
+        return self.state.run.step.batch.calls[at]  # type: ignore[union-attr]  # there while a batch is open

@@ -1,0 +1,247 @@
+"""A session played from a list of numbers: commands, outcomes and deaths in any order, each only where it is legal.
+
+A number picks one of the moves that are possible in the state at hand, so that every list is a deep history and shrinks well.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from semel.core.outcomes import Outcome, Settlement
+from semel.core.values import Block, Effect, Stop, Text, ToolCall
+from tests.core.cast import TOOLS, asks_for
+from tests.core.driver import Died, Driver
+from tests.core.machine import bad, good, say, unknown
+
+BATCHES = (
+    ("read",),
+    ("pay",),
+    ("pay", "read"),
+    ("read", "pay", "put"),
+    ("deploy", "pay"),
+    ("deploy", "read", "refund"),
+    ("ghost", "pay"),
+    ("ghost",),
+    ("refund", "refund", "read"),
+    ("refund",),
+    ("ghost", "refund"),
+    ("wire", "wire"),
+    ("put", "deploy"),
+    ("pay", "pay", "pay"),
+)
+DELIVERIES = ("steer", "follow_up", "queue", "interrupt")
+VERDICTS = ("happened", "did_not_happen", "abandoned")
+PICKS, ARGUMENTS = 120, 84
+
+
+class Player:
+    """Plays moves on a driver and counts them."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(tools=TOOLS, policy=asks_for("put"))
+        self.counts: Counter[str] = Counter()
+        self._made = 0
+
+    def play(self, moves: Sequence[int]) -> None:
+        for number in moves:
+            pick, argument = divmod(number, ARGUMENTS)
+            possible = [move for move in MOVES if move.can(self) for _ in range(move.weight)]
+            move = possible[pick % len(possible)]
+            self.counts[move.name] += 1
+            try:
+                move.do(self, argument)
+            except Died:
+                self.counts["died_in_a_write"] += 1
+                self.driver.die()
+                if argument % 3:
+                    self.resume(0)
+
+    def key(self) -> str:
+        self._made += 1
+        return f"key {self._made}"
+
+    @property
+    def running(self) -> bool:
+        return self.driver.state.run is not None
+
+    @property
+    def carried(self) -> bool:
+        """Whether a living process carries the run; else it was left by a death."""
+        return self.running and not self.driver.fresh
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        run = self.driver.state.run
+        step = run.step if run is not None else None
+        return () if step is None or run is None or run.aborting else tuple(asked.call_key for asked in step.undecided)
+
+    @property
+    def owed(self) -> list[str]:
+        return [key for key in self.driver.state.owed if key not in self.driver.state.late]
+
+    @property
+    def said(self) -> list[str]:
+        return sorted(key for key in self.driver.acknowledged if self.driver.state.taken.get(key) != "retracted")
+
+    # what people ask for
+
+    def send(self, _argument: int) -> None:
+        key = self.key()
+        self.driver.send(key, f"say {key}")
+
+    def message(self, argument: int) -> None:
+        key = self.key()
+        self.driver.message(key, f"say {key}", DELIVERIES[argument % 4])
+
+    def say_again(self, argument: int) -> None:
+        """A delivery that is tried again is answered alike and writes nothing."""
+        key = self.said[argument % len(self.said)]
+        use, head = self.driver.state.keys[key], self.driver.state.head
+        if use.kind == "send":
+            self.driver.send(key, f"say {key}")
+        else:
+            self.driver.message(key, f"say {key}", use.kind)
+        assert self.driver.state.head == head
+
+    def retract(self, argument: int) -> None:
+        queue = self.driver.state.queue
+        self.driver.retract(queue[argument % len(queue)].key)
+
+    def hand_over(self, argument: int) -> None:
+        queue = self.driver.state.queue
+        self.driver.hand_over(queue[argument % len(queue)].key, DELIVERIES[argument % 2])
+
+    def drain(self, argument: int) -> None:
+        self.driver.drain(go_on=argument % 2 == 0)
+
+    def cancel(self, argument: int) -> None:
+        self.driver.cancel(("now", "step_boundary")[argument % 2])
+
+    def stop(self, _argument: int) -> None:
+        self.driver.stop()
+
+    def decide(self, argument: int) -> None:
+        if argument % 7 == 6:
+            self.driver.expire(10_000)
+            return
+        decision = "denied" if argument % 3 == 1 else "approved"
+        self.driver.answer_approval(self.undecided[0], decision, arguments='{"n":99}' if argument % 3 == 2 else None)
+
+    def resolve(self, argument: int) -> None:
+        calls = self.driver.state.unknown
+        call = calls[argument % len(calls)]
+        self.driver.resolve(call.call_key, VERDICTS[argument % 3])
+        if argument % 2:
+            self.driver.go_on(call.call_key)
+
+    def deliver(self, argument: int) -> None:
+        key, before = self.owed[argument % len(self.owed)], self.driver.state.head
+        self.driver.deliver(key, f"late {key[:6]}", is_error=argument % 4 == 3)
+        assert self.driver.state.head > before
+
+    # what comes back
+
+    def answer(self, argument: int) -> None:
+        names = BATCHES[argument % len(BATCHES)]
+        blocks: list[Block] = say(f"text {argument}") if argument % 4 == 0 else [Text(text="so"), *_calls(names, argument)]
+        stop = {22: Stop.MAX_TOKENS, 23: Stop.REFUSAL}.get(argument % 24, Stop.END_TURN)
+        self.driver.answer(blocks, stop)
+
+    def fail(self, argument: int) -> None:
+        self.driver.fail(retryable=argument % 4 != 0, retry_after_ms=5000 if argument % 2 else None)
+
+    def back_all(self, _argument: int) -> None:
+        self.driver.back()
+
+    def back_one(self, argument: int) -> None:
+        at = sorted(self.driver.flying)[argument % len(self.driver.flying)]
+        how = argument % 7
+        if how == 0:
+            self.driver.back(held=[at])
+        elif how == 1:
+            self.driver.back(deferred=[at])
+        else:
+            self.driver.back({at: self._settlement(at, how)})
+
+    def _settlement(self, at: int, how: int) -> Settlement:
+        once = self.driver.spec_of(at).effect is Effect.ONCE
+        if how == 2 and once:
+            return unknown()
+        if how == 3:
+            return bad("card declined")
+        return good("", terminate=True) if how == 4 else good(f"result {at}")
+
+    def asked(self, argument: int) -> None:
+        never = Settlement(outcome=Outcome.COMPLETED, is_error=True, text="Did not happen.", reason="did_not_happen")
+        self.driver.asked((good("it had happened"), never, None)[argument % 3])
+
+    # life and death
+
+    def seal(self, _argument: int) -> None:
+        self.driver.seal()
+
+    def die(self, argument: int) -> None:
+        self.driver.die()
+        if argument % 4:
+            self.resume(0)
+
+    def resume(self, _argument: int) -> None:
+        try:
+            self.driver.resume()
+        except Died:
+            self.driver.die()
+
+    def tear(self, argument: int) -> None:
+        self.driver.tear = argument % 8
+
+
+def _calls(names: Sequence[str], argument: int) -> list[ToolCall]:
+    """Calls whose ids the model repeats from answer to answer (B08)."""
+    return [ToolCall(id=f"{name}:{at}", name=name, arguments=f'{{"n":{argument}}}') for at, name in enumerate(names)]
+
+
+class Move(NamedTuple):
+    """A move, how often it is taken against the others, and when it is possible."""
+
+    do: Callable[[Player, int], None]
+    weight: int
+    can: Callable[[Player], bool]
+
+    @property
+    def name(self) -> str:
+        return self.do.__name__
+
+
+def _out(p: Player) -> bool:
+    return bool(p.driver.flying) and p.driver.asked_about is None
+
+
+def _takes(p: Player) -> bool:
+    run = p.driver.state.run
+    return bool(p.driver.state.queue) and run is not None and not run.aborting
+
+
+MOVES = (
+    Move(Player.send, 3, lambda p: not p.running),
+    Move(Player.message, 2, lambda p: True),
+    Move(Player.say_again, 1, lambda p: bool(p.said)),
+    Move(Player.retract, 1, lambda p: bool(p.driver.state.queue)),
+    Move(Player.hand_over, 1, _takes),
+    Move(Player.drain, 3, lambda p: not p.running and bool(p.driver.state.queue)),
+    Move(Player.cancel, 1, lambda p: p.running),
+    Move(Player.stop, 1, lambda p: p.carried and p.driver.idle),
+    Move(Player.decide, 8, lambda p: bool(p.undecided)),
+    Move(Player.resolve, 3, lambda p: bool(p.driver.state.unknown) and not p.running),
+    Move(Player.deliver, 4, lambda p: bool(p.owed)),
+    Move(Player.answer, 12, lambda p: p.driver.asking is not None),
+    Move(Player.fail, 1, lambda p: p.driver.asking is not None),
+    Move(Player.back_all, 4, _out),
+    Move(Player.back_one, 8, _out),
+    Move(Player.asked, 8, lambda p: p.driver.asked_about is not None),
+    Move(Player.seal, 3, lambda p: p.carried and p.driver.idle),
+    Move(Player.die, 1, lambda p: True),
+    Move(Player.die, 6, lambda p: any(p.driver.spec_of(at).reconciles for at in p.driver.flying)),
+    Move(Player.resume, 8, lambda p: p.running and p.driver.fresh),
+    Move(Player.tear, 1, lambda p: p.driver.tear is None),
+)
+NAMES = {move.name for move in MOVES}

@@ -1,0 +1,137 @@
+"""Any prefix of a legal history folds, recovers, and goes on to requests that every provider takes (K18, K20, V1, T29)."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from semel.core.fold import fold
+from semel.core.records import RunFinished, Steered
+from semel.core.state import Session
+from tests.core.driver import Died, Driver
+from tests.core.machine import LINEAGE
+from tests.core.quiet import quiesce
+from tests.core.scripts import SCRIPTS
+from tests.core.writes import Write, folded, logged_of
+
+
+@cache
+def played(name: str) -> Driver:
+    return SCRIPTS[name]()
+
+
+def prefixes(writes: list[Write]) -> list[list[Write]]:
+    """The log cut behind each record; a write that is cut is a torn one."""
+    out: list[list[Write]] = [[]]
+    for at, write in enumerate(writes):
+        for kept in range(1, len(write.records) + 1):
+            cut = Write(write.records[:kept], write.whole and kept == len(write.records), write.fence)
+            out.append([*writes[:at], cut])
+    return out
+
+
+COUNTS = {name: sum(len(write.records) for write in played(name).writes) + 1 for name in SCRIPTS}
+
+
+def test_there_are_as_many_scripts_and_prefixes_as_ever() -> None:
+    assert len(SCRIPTS) == 28
+    assert sum(COUNTS.values()) >= 560
+    print(f"{len(SCRIPTS)} scripts, {sum(COUNTS.values())} prefixes")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_plays_to_its_end_and_its_log_folds_to_the_live_state(name: str) -> None:
+    driver = played(name)
+    assert driver.state.run is None
+    assert folded(driver.writes) == driver.state
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_prefix_folds_and_folding_in_two_parts_is_folding_whole(name: str) -> None:
+    logged = logged_of(played(name).writes)
+    empty = Session(session="s", lineage=LINEAGE)
+    whole = fold(logged, empty)
+    for cut in range(len(logged) + 1):
+        first = fold(logged[:cut], empty)
+        assert fold(logged[cut:], first) == whole
+        assert first == fold(logged[:cut], empty)
+
+
+def revived(name: str, writes: list[Write], **options: Any) -> Driver:
+    """Another process over this log. Of the step in flight it must send what the first one sent (P4)."""
+    original = played(name)
+    driver = Driver(tools=original.tools, policy=original.policy, writes=list(writes), fence=100, **options)
+    run = driver.state.run
+    if run is not None and run.step is not None and run.step.answer is None:
+        place = (run.run_id, run.step.step_id)
+        driver.requests = {place: original.requests[place]}
+    return driver
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_prefix_recovers_and_goes_on_to_requests_that_every_provider_takes(name: str) -> None:
+    """The driver holds each request against the history contract, and the attempts of a step against each other."""
+    tried, repeated = 0, 0
+    for writes in prefixes(played(name).writes):
+        driver = revived(name, writes)
+        repeated += bool(driver.requests)
+        driver.resume()
+        quiesce(driver)
+        driver.send("behind", "are you there?")
+        quiesce(driver)
+        terminals = [record for write in driver.writes for record in write.records if isinstance(record, RunFinished)]
+        assert len(terminals) == len(driver.state.ended)
+        tried += 1
+    assert tried == COUNTS[name]
+    assert repeated
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_recovery_that_dies_in_any_write_recovers_again_and_dispatches_no_once_call_twice(name: str) -> None:
+    for writes in prefixes(played(name).writes):
+        for tear in (0, 1, 2, 3):
+            _recover_twice(name, writes, tear)
+
+
+def _recover_twice(name: str, writes: list[Write], tear: int) -> None:
+    driver = revived(name, writes, tear=tear)
+    try:
+        driver.resume()
+        quiesce(driver)
+    except Died:
+        driver.die()
+        driver.resume()
+        quiesce(driver)
+    assert driver.state.run is None
+    assert folded(driver.writes) == driver.state
+
+
+def test_an_acknowledged_message_is_in_the_transcript_exactly_once_from_every_prefix() -> None:
+    """P9: a steer, follow-up or queued message that is in the log when the process dies has its one place in the end."""
+    checked = 0
+    for name in ("steer", "follow_up", "next_run", "interrupt", "cancel_now", "cancel_at_boundary", "cancel_while_asking"):
+        for writes in prefixes(played(name).writes):
+            driver = revived(name, writes)
+            waiting = [item.entry_id for item in driver.state.pending] + [
+                entry.entry_id for message in driver.state.queue for entry in message.request.input
+            ]
+            driver.resume()
+            quiesce(driver)
+            texts = [message.text for message in driver.state.transcript]
+            for entry_id in waiting:
+                said = driver.state.entries[entry_id].text  # type: ignore[union-attr]  # a message
+                assert texts.count(said) == 1
+                checked += 1
+    assert checked >= 100
+
+
+def test_a_steer_that_lost_its_place_would_be_seen() -> None:
+    """The negative control: without the steer's record the message is nowhere."""
+    writes = [
+        Write([record for record in write.records if not isinstance(record, Steered)], True, write.fence)
+        for write in prefixes(played("steer").writes)[4]
+    ]
+    driver = Driver(tools=played("steer").tools, writes=[write for write in writes if write.records])
+    driver.resume()
+    quiesce(driver)
+    assert "use gamma instead" not in [message.text for message in driver.state.transcript]

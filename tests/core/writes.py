@@ -1,0 +1,57 @@
+"""The log of a driver: its commits, whole or torn, and what they fold to."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from semel.core.ceiling import framed_bytes
+from semel.core.codec import encode_checked
+from semel.core.features import needed
+from semel.core.fold import fold
+from semel.core.records import Record
+from semel.core.state import Logged, Session
+from tests.core.machine import LINEAGE
+
+
+def size_of(records: Iterable[Record]) -> int:
+    """What records take in a log, as the ceiling counts it: a little more than they do."""
+    return sum(framed_bytes(len(json), requires) for json, requires in map(encode_checked, records))
+
+
+@dataclass
+class Write:
+    """One commit as it is in the log."""
+
+    records: list[Record]
+    whole: bool
+    fence: int
+    _placed: tuple[int, list[Logged]] = field(default=(-1, []), repr=False, compare=False)
+
+    def placed(self, after: int) -> list[Logged]:
+        """Its records where they stand; made once for a place."""
+        if self._placed[0] != after:
+            logged = [
+                Logged(
+                    seq=seq,
+                    at_ms=1000 + seq,
+                    fence=self.fence,
+                    record=record,
+                    torn=not self.whole,
+                    requires=needed(record),
+                )
+                for seq, record in enumerate(self.records, start=after + 1)
+            ]
+            self._placed = (after, logged)
+        return self._placed[1]
+
+
+def logged_of(writes: Sequence[Write]) -> list[Logged]:
+    """The records of these writes, each where it stands."""
+    out: list[Logged] = []
+    for write in writes:
+        out += write.placed(len(out))
+    return out
+
+
+def folded(writes: Sequence[Write]) -> Session:
+    """What the log folds to."""
+    return fold(logged_of(writes), Session(session="s", lineage=LINEAGE))
