@@ -27,15 +27,7 @@ from semel.engine.diary import Diary, StopOutcome
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
-from semel.errors import (
-    BadAgent,
-    CorruptLog,
-    OutcomePending,
-    RuntimeLeft,
-    SemelError,
-    StoreError,
-    need,
-)
+from semel.errors import BadAgent, CorruptLog, OutcomePending, RuntimeLeft, SemelError, StoreError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of

@@ -25,7 +25,7 @@ def read(raw: bytes) -> Foreign:
     document = decode_document(raw)
     collected = Collected()
     if isinstance(document, dict) and document.get("system"):
-        collected.note("the instructions of the file are not taken over; the agent of the next run gives its own")
+        collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
     for at, item in enumerate(items_of(document, "messages"), 1):
         where = f"message {at}"
         message = object_at(item, where)
@@ -98,7 +98,7 @@ def _assistant(collected: Collected, content: Any, where: str) -> None:
             name, call_id = text_at(block.get("name"), place), text_at(block.get("id"), place)
             blocks.append(ToolCall(id=call_id, name=name, arguments=arguments))
         elif kind in _OPAQUE:
-            collected.note("thinking is not taken over: only the model that wrote it understands its signature")
+            collected.remark("thinking is not taken over: only the model that wrote it understands its signature")
         else:
             raise refused(place, f"a block of the type {kind!r} cannot be imported")
     collected.answer(blocks)

@@ -32,7 +32,7 @@ def read(raw: bytes) -> Foreign:
         message = object_at(item, where)
         role = message.get("role")
         if role in _INSTRUCTING and not collected.messages:
-            collected.note("the instructions of the file are not taken over; the agent of the next run gives its own")
+            collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
         elif role == "user":
             collected.user(text_of(message.get("content"), where))
         elif role == "assistant":

@@ -28,7 +28,7 @@ def read(raw: bytes) -> Foreign:
         document = {**document, "input": [{"role": "user", "content": document["input"]}]}
     collected, answer = Collected(), _Answer()
     if isinstance(document, dict) and document.get("instructions"):
-        collected.note("the instructions of the file are not taken over; the agent of the next run gives its own")
+        collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
     for at, entry in enumerate(items_of(document, "input"), 1):
         where = f"item {at}"
         item = object_at(entry, where)
@@ -58,7 +58,7 @@ def _is_of_answer(item: Object) -> bool:
 def _take(collected: Collected, answer: _Answer, item: Object, where: str) -> None:
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "reasoning":
-        collected.note("reasoning is not taken over: only the model that wrote it understands it")
+        collected.remark("reasoning is not taken over: only the model that wrote it understands it")
     elif kind == "function_call":
         name, arguments = text_at(item.get("name"), where), text_at(item.get("arguments"), where)
         answer.blocks.append(ToolCall(id=text_at(item.get("call_id"), where), name=name, arguments=arguments))
@@ -72,7 +72,7 @@ def _take(collected: Collected, answer: _Answer, item: Object, where: str) -> No
     elif kind == "message" and role == "user":
         collected.user(text_of(item.get("content"), where))
     elif kind == "message" and role in _INSTRUCTING and not collected.messages:
-        collected.note("the instructions of the file are not taken over; the agent of the next run gives its own")
+        collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
     else:
         raise refused(where, f"an item of the type {kind!r} and the role {role!r} cannot be imported here")
 

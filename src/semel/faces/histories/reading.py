@@ -57,7 +57,7 @@ class Collected:
     _results: list[ToolMessage] = field(default_factory=list)
     _order: list[str] = field(default_factory=list)
 
-    def note(self, what: str) -> None:
+    def remark(self, what: str) -> None:
         """Say once that something was left out."""
         self.notes[what] = None
 
