@@ -42,7 +42,7 @@ from tests.core.samples import sample
 PICTURE = Media(media_type="image/png", sha256="a" * 64, size_bytes=3)
 SEEN = UserMessage(text="look", parts=(PICTURE,))
 SAID = AssistantMessage(blocks=(Text(text="so"),))
-DRAWN = AssistantMessage(blocks=(Text(text="so"), PICTURE))
+DRAWN = AssistantMessage(blocks=(Text(text="so"),), parts=(PICTURE,))
 SIGNED = AssistantMessage(blocks=(Opaque(format="gemini.part", data='{"text":"","thoughtSignature":"s"}'),))
 REASONED = AssistantMessage(blocks=(Opaque(format="reasoning_details", data="[]"), Text(text="so")))
 OTHER_STATE = AssistantMessage(blocks=(Opaque(format="reasoning_content", data='"hm"'), Text(text="so")))

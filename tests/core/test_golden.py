@@ -1,4 +1,4 @@
-"""Logs of the first build, kept as bytes: later builds read them as that one did and write the same payloads (W40, V7)."""
+"""Logs of earlier builds, kept as bytes: later ones read them as those did and write the same payloads (W40, V7)."""
 
 import hashlib
 import json
@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from semel.core.codec import decode, encode
+from semel.core.features import KNOWN
 from semel.core.frame import Scan, TailKind, incomplete, scan
 from semel.core.open_log import state_of
+from tests.core.golden import HOME, TRANSCRIPTS
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
-LOGS = sorted(GOLDEN.glob("*.log"))
-PROMPTS = json.loads((GOLDEN / "transcripts.json").read_text())
+LOGS = sorted(HOME.glob("*.log"))
+PROMPTS = json.loads(TRANSCRIPTS.read_text())
 
 
 def frames_of(path: Path) -> Scan:
@@ -23,12 +24,16 @@ def frames_of(path: Path) -> Scan:
 
 
 def test_there_are_as_many_golden_logs_as_ever() -> None:
-    assert len(LOGS) == len(PROMPTS) == 21
-    assert sum(len(frames_of(path).frames) - 1 for path in LOGS) == 365
+    assert len(LOGS) == len(PROMPTS) == 50
+    assert sum(len(frames_of(path).frames) - 1 for path in LOGS) == 989
+
+
+def test_every_feature_of_this_build_is_in_some_golden_log() -> None:
+    assert frozenset().union(*(frames_of(path).features for path in LOGS)) == KNOWN, "play a script that has it"
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_a_payload_of_the_first_build_keeps_its_bytes_and_its_features(path: Path) -> None:
+def test_a_payload_of_an_earlier_build_keeps_its_bytes_and_its_features(path: Path) -> None:
     for frame in frames_of(path).frames[1:]:
         record = decode(frame)
         assert record is not None
@@ -36,7 +41,7 @@ def test_a_payload_of_the_first_build_keeps_its_bytes_and_its_features(path: Pat
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_a_log_of_the_first_build_renders_the_transcript_that_it_did(path: Path) -> None:
+def test_a_log_of_an_earlier_build_renders_the_transcript_that_it_did(path: Path) -> None:
     frames = frames_of(path).frames
     state = state_of(frames, incomplete(frames), "s")
     transcript = msgspec.json.encode(list(state.transcript))
@@ -44,7 +49,7 @@ def test_a_log_of_the_first_build_renders_the_transcript_that_it_did(path: Path)
 
 
 def test_a_changed_payload_would_be_seen() -> None:
-    frame = frames_of(GOLDEN / "text.log").frames[1]
+    frame = frames_of(HOME / "text.log").frames[1]
     record = decode(frame)
     assert record is not None
     payload, _ = encode(msgspec.structs.replace(record, context={"new": 1}))

@@ -212,7 +212,7 @@ async def test_haz2_a_session_that_fills_up_within_a_batch_closes_wherever_it_di
 
 async def test_a_result_that_does_not_fit_is_settled_completed_with_a_notice(tmp_path: Path) -> None:
     medium = Medium()
-    await filled(medium, 40000, (30000, 10, 10), tmp_path / "m.json")
+    await filled(medium, 35000, (30000, 10, 10), tmp_path / "m.json")
     state, log = read(medium)
     ended = state.ended[state.newest or ""]
     assert (ended.reason, ended.error.code if ended.error else "") == ("error", "session_too_large")
@@ -246,7 +246,7 @@ async def reading_that_died(pad: int, path: Path) -> tuple[Session, bytes]:
 
 async def test_a_resume_within_the_reserve_leaves_out_resume_started(tmp_path: Path) -> None:
     found: Counter[tuple[bool, bool]] = Counter()
-    for pad in range(52000, 58000, 50):
+    for pad in range(47000, 55000, 50):
         _, log = await reading_that_died(pad, tmp_path / "m.json")
         if b"tool_dispatch_intent" in log:
             found[b'"resume_started"' in log, b'"tool_rerun"' in log] += 1
@@ -272,10 +272,10 @@ class BlindStore(MemoryStore):
 
 async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path: Path) -> None:
     stuck = 0
-    for pad in range(59000, 61000, 100):
+    for pad in range(53000, 57000, 100):
         medium = Medium()
         model = script_file(tmp_path / "m.json", {"calls": [call("pay")]})
-        agent = Agent("a", model=model, tools=[counting("pay", behaviour=saying("x" * 900))])
+        agent = Agent("a", model=model, tools=[counting("pay", behaviour=saying("x" * 9000))])
         async with Runtime(agents=[agent], ground=ground_on(medium, BlindStore), recover="manual") as runtime:
             with suppress(SessionFull):
                 run = await runtime.session("s", agent=agent).send("p" * pad, key="k")

@@ -127,7 +127,7 @@ class _Checker:
         )
 
     def _answer(self, at: int, message: AssistantMessage) -> Fault | None:
-        if not message.calls and not message.text.strip():
+        if not (message.calls or message.parts or message.text.strip()):
             return Fault(at=at, rule=Rule.EMPTY_ANSWER, detail="the answer has neither text nor a call")
         for place, block in enumerate(message.blocks):
             if is_idle(message.blocks, place):

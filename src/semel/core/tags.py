@@ -5,11 +5,11 @@ a provider may bind them to their bytes; assistant text is marked on the anthrop
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from semel.core.values import AssistantMessage, Block, Message, Part, Text, ToolMessage, UserMessage
+from semel.core.values import AssistantMessage, Block, Message, Part, Text, ToolMessage, UserMessage, has_state
 
 MARKED_ASSISTANT_FAMILY = "anthropic_messages"
 _MARK = re.compile(r"§\d+§ ?")
@@ -23,12 +23,12 @@ def marked(message: Message, tags: tuple[int, ...], family: str) -> Message:
             text = _mark(message.text, next(numbers, None)) if message.text.strip() else message.text
             return replace(message, text=text, parts=tuple(_parts(message.parts, numbers)))
         case ToolMessage():
-            return replace(message, text=_mark(message.text, next(numbers, None)))
+            return replace(message, text=_mark(message.text, next(numbers, None))) if message.text.strip() else message
         case AssistantMessage():
             if family != MARKED_ASSISTANT_FAMILY:
                 return message
-            return AssistantMessage(
-                blocks=tuple(_own(block, number) for block, number in zip(message.blocks, tags, strict=False))
+            return replace(
+                message, blocks=tuple(_own(message.blocks, at, next(numbers, None)) for at in range(len(message.blocks)))
             )
 
 
@@ -38,9 +38,10 @@ def _parts(parts: tuple[Part, ...], numbers: Iterator[int]) -> Iterator[Part]:
         yield replace(part, text=_mark(part.text, number)) if isinstance(part, Text) else part
 
 
-def _own(block: Block, number: int) -> Block:
+def _own(blocks: Sequence[Block], at: int, number: int | None) -> Block:
     """A mark that the model wrote itself is replaced by the part's own (C50)."""
-    if not isinstance(block, Text):
+    block = blocks[at]
+    if not isinstance(block, Text) or number is None or has_state(blocks, at):
         return block
     return Text(text=_mark(_MARK.sub("", block.text, count=1) if _MARK.match(block.text) else block.text, number))
 

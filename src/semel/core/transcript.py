@@ -63,8 +63,8 @@ def _answer(message: AssistantMessage, tags: tuple[int, ...]) -> tuple[Assistant
     kept = [at for at in range(len(message.blocks)) if not is_idle(message.blocks, at)]
     if len(kept) != len(message.blocks):
         tags = tuple(tags[at] for at in kept) if tags else ()
-        message = AssistantMessage(blocks=tuple(message.blocks[at] for at in kept))
-    says = message.text.strip() or message.calls
+        message = replace(message, blocks=tuple(message.blocks[at] for at in kept))
+    says = message.text.strip() or message.calls or message.parts
     return (message, tags) if says else (None, ())
 
 
@@ -98,7 +98,7 @@ def _portable(message: Message, tags: tuple[int, ...]) -> Tagged:
     if not isinstance(message, AssistantMessage) or not message.opaque:
         return replace(message), tags
     kept = [(at, block) for at, block in enumerate(message.blocks) if _readable(block)]
-    return AssistantMessage(blocks=tuple(block for _, block in kept)), tuple(tags[at] for at, _ in kept) if tags else ()
+    return replace(message, blocks=tuple(block for _, block in kept)), tuple(tags[at] for at, _ in kept) if tags else ()
 
 
 def _readable(block: Block) -> bool:

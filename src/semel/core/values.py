@@ -77,10 +77,14 @@ STATE_OF_TEXT = frozenset({"gemini.text", "responses.message"})
 
 def is_idle(blocks: Sequence[Block], at: int) -> bool:
     """Whether this block is a blank text, with no provider state of its own behind it."""
-    block, behind = blocks[at], blocks[at + 1] if at + 1 < len(blocks) else None
-    if not isinstance(block, Text) or block.text.strip():
-        return False
-    return not (isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT)
+    block = blocks[at]
+    return isinstance(block, Text) and not block.text.strip() and not has_state(blocks, at)
+
+
+def has_state(blocks: Sequence[Block], at: int) -> bool:
+    """Whether provider state of its own stands directly behind this text."""
+    behind = blocks[at + 1] if at + 1 < len(blocks) else None
+    return isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT
 
 
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
@@ -91,9 +95,10 @@ class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
 
 
 class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
-    """One model answer: its blocks in the order received."""
+    """One model answer: its blocks in the order received, and the pictures and the like that the model made."""
 
     blocks: tuple[Block, ...]
+    parts: tuple[Part, ...] = ()
 
     @property
     def text(self) -> str:

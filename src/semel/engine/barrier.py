@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
 from semel.core.codec import encode_checked
-from semel.core.features import foreseen
+from semel.core.features import foreseen, needed
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
@@ -118,7 +118,7 @@ class Barrier:
         Raises SessionFull where even that would leave less than is needed to close the session (W11, W12).
         """
         payloads = _payloads(batch)
-        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
+        after = fold((*self._noted, *self._places(batch, at_ms)), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
         starts = any(isinstance(record, RunStarted) for record in batch)
@@ -150,19 +150,19 @@ class Barrier:
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
         payloads = _payloads((record,))
-        places = self._places((record,), payloads, at_ms)
+        places = self._places((record,), at_ms)
         if not self._fits(fold((*self._noted, *places), self.state), payloads):
             return
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
-    def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
+    def _places(self, records: Sequence[Record], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
         if head != self.state.head + len(self._noted):
             self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
         return [
-            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
-            for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
+            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=needed(record))
+            for at, record in enumerate(records, start=1)
         ]
 
 

@@ -17,6 +17,7 @@ from semel.faces.histories.supplying import FORMATS, read_history, supply_sessio
     "semel import --format openai_chat conversation.json",
     "semel import --format anthropic --session customer-42 request.json",
     "semel send --session customer-42 --agent agent.toml 'Where were we?'",
+    name="import",
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--format", "format_", type=click.Choice(sorted(FORMATS)), required=True, help="Whose format the file is in.")

@@ -37,9 +37,9 @@ def verb_group(*examples: str) -> Callable[[Callable[..., int]], click.Group]:
     return click.group(cls=VerbGroup, examples=examples)
 
 
-def verb(*examples: str) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a function a verb."""
-    return click.command(cls=Verb, examples=examples)
+def verb(*examples: str, name: str | None = None) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function a verb; `name` where the verb is a word that no function can be called."""
+    return click.command(name, cls=Verb, examples=examples)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
