@@ -212,7 +212,7 @@ async def test_haz2_a_session_that_fills_up_within_a_batch_closes_wherever_it_di
 
 async def test_a_result_that_does_not_fit_is_settled_completed_with_a_notice(tmp_path: Path) -> None:
     medium = Medium()
-    await filled(medium, 35000, (30000, 10, 10), tmp_path / "m.json")
+    await filled(medium, 31000, (30000, 10, 10), tmp_path / "m.json")
     state, log = read(medium)
     ended = state.ended[state.newest or ""]
     assert (ended.reason, ended.error.code if ended.error else "") == ("error", "session_too_large")
@@ -272,7 +272,7 @@ class BlindStore(MemoryStore):
 
 async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path: Path) -> None:
     stuck = 0
-    for pad in range(53000, 57000, 100):
+    for pad in range(51000, 54000, 100):
         medium = Medium()
         model = script_file(tmp_path / "m.json", {"calls": [call("pay")]})
         agent = Agent("a", model=model, tools=[counting("pay", behaviour=saying("x" * 9000))])
