@@ -155,7 +155,7 @@ def kinds() -> Iterator[tuple[str, type]]:
             yield family, kind
 
 
-def uncatalogued() -> set[type]:
+def not_in_catalog() -> set[type]:
     """Records that the catalogue lacks, or has besides; a test wants none."""
     listed = {kind for _, kind in kinds()}
     every = set(typing.get_args(Record))

@@ -18,7 +18,7 @@ from tests.core.machine import call, good, say
 from tests.core.scripts import SCRIPTS
 from tests.core.writes import Write, folded, size_of
 
-LONG = "\x1f\"é漢" * 400
+LONG = '\x1f"é漢' * 400
 LONG_RESULT = Settlement(outcome=good().outcome, is_error=False, text=LONG)
 
 

@@ -40,7 +40,7 @@ def frame(payload: bytes, requires: tuple[str, ...] = ()) -> Frame:
 
 
 def test_the_page_of_records_is_that_of_the_code() -> None:
-    assert PAGE["uncatalogued"]() == set()
+    assert PAGE["not_in_catalog"]() == set()
     assert PAGE["PAGE"].read_text(encoding="utf-8") == PAGE["records_page"](), "run python scripts/records_page.py"
     assert len(RECORDS) == 41
 

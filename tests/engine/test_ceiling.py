@@ -272,7 +272,7 @@ class BlindStore(MemoryStore):
 
 async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path: Path) -> None:
     stuck = 0
-    for pad in range(52000, 53000, 50):
+    for pad in range(51000, 54000, 100):
         medium = Medium()
         model = script_file(tmp_path / "m.json", {"calls": [call("pay")]})
         agent = Agent("a", model=model, tools=[counting("pay", behaviour=saying("x" * 9000))])

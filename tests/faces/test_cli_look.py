@@ -74,6 +74,20 @@ def test_show_tells_runs_steps_and_calls_and_the_next_command(shop: Shop) -> Non
     assert "nobody carries the open run; `semel resume open` goes on" in shop.semel("show", "open").out
 
 
+def test_explain_names_the_unknown_call_and_the_command_that_goes_on(shop: Shop) -> None:
+    (run,) = shop.semel("show", "lost", "--json").json["runs"]
+    key = run["steps"][0]["calls"][0]["call_key"]
+    told = shop.semel("explain", "lost", "--json").json["sentences"]
+    named = [one for one in told if key[:8] in one["text"]]
+    assert named
+    assert all(one["command"].startswith(f"semel resolve {key[:8]}") for one in named if one["command"])
+    assert any(one["command"] for one in named)
+    text = shop.semel("explain", "lost").out
+    assert all(one["text"] in text for one in told)
+    assert "semel resume open" in shop.semel("explain", "open").out
+    assert "resolve" not in shop.semel("explain", "done").out
+
+
 def test_show_tells_how_each_kind_of_call_ended(tmp_path: Path) -> None:
     calls = [PAY, {"name": "pya", "args": {}}, {"name": "pay", "raw": "{"}]
     shop = open_shop(tmp_path, {"calls": calls}, {"text": "done"})

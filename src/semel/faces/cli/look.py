@@ -1,14 +1,15 @@
-"""`ls`, `show`, `preview`: what there is, what happened, and what the model would be asked next. They change nothing."""
+"""`ls`, `show`, `explain`, `preview`: what there is, what happened, why, and what comes next. They change nothing."""
 
 import click
 import msgspec
 
+from semel.core.explain import explain as sentences_of
 from semel.core.status import Status, status_of
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
-from semel.faces.cli.remedies import VERDICTS, command, resolve_commands
+from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
@@ -121,6 +122,29 @@ def _show_next(status: Status, owner: str | None) -> None:
         shown(one_line(f"  {one}"))
     if status.state == "running" and owner is None:
         shown(f"nobody carries the open run; {command('resume', status.session)} goes on with it")
+
+
+@verb("semel explain customer-42", "semel explain customer-42 --json | jq -r '.sentences[].command // empty'")
+@click.argument("session")
+@state_option
+@json_option
+def explain(*, session: str, state: str | None, as_json: bool) -> int:
+    """Say in plain sentences why SESSION is in the state that it is in, and with which command it goes on."""
+    view = view_of(ground_of(state).store, session)
+    sentences = sentences_of(view.state, carried=view.owner is not None)
+    commands = [None if one.command is None else plain_command(*one.command) for one in sentences]
+    if as_json:
+        told = [
+            {"text": one.text, "command": words, "until_ms": one.until_ms} for one, words in zip(sentences, commands, strict=True)
+        ]
+        json_line({"session": session, "owner": view.owner, "sentences": told})
+        return 0
+    for one, words in zip(sentences, commands, strict=True):
+        until = "" if one.until_ms is None else f" (until {moment(one.until_ms)})"
+        shown(one_line(f"{one.text}{until}"))
+        if words is not None:
+            shown(f"  {words}")
+    return 0
 
 
 @verb(

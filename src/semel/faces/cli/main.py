@@ -29,6 +29,7 @@ COMMANDS = {
     "ls": ("semel.faces.cli.look:ls", "List the sessions."),
     "show": ("semel.faces.cli.look:show", "Tell what happened in a session."),
     "tail": ("semel.faces.cli.tail:tail", "Print the records of a session, and follow them."),
+    "explain": ("semel.faces.cli.look:explain", "Say why a session is in its state, and what to do."),
     "preview": ("semel.faces.cli.look:preview", "Print the body of the next request to the model."),
     "import": ("semel.faces.cli.histories:import_history", "Start a session from a conversation held elsewhere."),
     "verify": ("semel.faces.cli.verify:verify", "Check logs byte by byte."),
