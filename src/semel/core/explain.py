@@ -5,11 +5,11 @@ Each sentence may have the command that goes on from there, as words. What it sa
 
 from collections.abc import Iterator
 
-from semel.core.calls import Batch
-from semel.core.recover import CLASSES, Action
+from semel.core.calls import Batch, CallState
+from semel.core.effects import Decision, Dispatch, Reconcile
+from semel.core.recover import CLASSES, Action, recover
 from semel.core.standing import CallClass, classify
 from semel.core.state import Ended, Pending, PendingKind, Run, Session
-from semel.core.status import standing
 from semel.core.values import Effect, Frozen, ToolSpec, printable
 from semel.core.waiting import WaitKind, waits_of
 
@@ -38,8 +38,7 @@ def _sentences(state: Session, *, carried: bool) -> Iterator[Sentence]:
         yield from _ended(state, state.ended[state.newest])
     else:
         held = f"It holds {_count(len(state.transcript), 'message')} from elsewhere." if len(state.transcript) else ""
-        words = ("send", "--session", state.session, "PROMPT")
-        yield Sentence(text=f"The session has no run yet. {held}".rstrip(), command=words)
+        yield Sentence(text=f"The session has no run yet. {held}".rstrip(), command=_send(state))
     yield from _unknown(state)
     yield from _owed(state)
     yield from _messages(state)
@@ -56,12 +55,15 @@ def _open_run(state: Session, run: Run, *, carried: bool) -> Iterator[Sentence]:
     if step is None:
         yield Sentence(text="It has not asked the model yet.")
     elif step.answer is None:
-        again = "" if carried or run.aborting else " A resume asks again, with the same request."
+        ends = "ends the run without one" if run.aborting else "asks again, with the same request"
+        again = "" if carried else f" A resume {ends}."
         yield Sentence(text=f"Step {step.step_id} waits for the model's answer, in attempt {step.attempt}.{again}")
     elif step.answer.calls and step.batch is None:
         yield from _approvals(run)
     elif step.batch is not None and not step.batch.finished:
-        yield from _batch(run, step.batch, carried=carried)
+        yield from _batch(state, run, step.batch, carried=carried)
+    elif step.batch is not None and step.batch.unknown:
+        yield Sentence(text=f"The calls of step {step.step_id} are closed, and the outcome of one is unknown; the run is to end.")
     else:
         yield Sentence(text=f"Step {step.step_id} is complete; the next thing is the next step, or the end.")
     yield from _times(state)
@@ -79,26 +81,33 @@ def _approvals(run: Run) -> Iterator[Sentence]:
         yield Sentence(text=text, command=("approve", _key(asked.call_key)), until_ms=asked.expires_at_ms)
 
 
-def _batch(run: Run, batch: Batch, *, carried: bool) -> Iterator[Sentence]:
-    classes = classify(run, batch)
-    done = sum(CLASSES[found].action in (Action.INCLUDE, Action.INCLUDE_REFUSAL) for found in classes)
-    yield Sentence(text=f"Of the {_count(len(classes), 'call')} of step {batch.step_id}, {done} {_are(done)} settled.")
+def _batch(state: Session, run: Run, batch: Batch, *, carried: bool) -> Iterator[Sentence]:
+    classes, goes_on = classify(run, batch), None if carried else recover(state)
+    settled = [_is_settled(call, found) for call, found in zip(batch.calls, classes, strict=True)]
+    done = sum(settled)
+    yield Sentence(text=f"Step {batch.step_id} has {_count(len(classes), 'call')}, of which {done} {_are(done)} settled.")
     for at, found in enumerate(classes):
-        if CLASSES[found].action in (Action.INCLUDE, Action.INCLUDE_REFUSAL):
+        if settled[at]:
             continue
         planned = batch.calls[at].planned
         arguments = run.step.arguments(at) if run.step is not None else ""
         call = _call(planned.call_key, planned.tool, arguments)
         held = batch.calls[at].held if found is CallClass.PROVIDER_HELD else None
         yield Sentence(
-            text=f"{call} {_stands(run, batch, at, found, carried=carried)}",
+            text=f"{call} {_stands(run, batch, at, found, goes_on)}",
             command=None if held is None else ("deliver", _key(planned.call_key)),
             until_ms=None if held is None else held.until_ms,
         )
 
 
-def _stands(run: Run, batch: Batch, at: int, found: CallClass, *, carried: bool) -> str:
-    """Where an open call stands, and what a resume does with it."""
+def _is_settled(call: CallState, found: CallClass) -> bool:
+    """Whether there is nothing more to know of the call: its outcome is there, or why it is not sent."""
+    action = CLASSES[found].action
+    return action is Action.INCLUDE or (action is Action.INCLUDE_REFUSAL and not (call.torn_intent and not call.terminal))
+
+
+def _stands(run: Run, batch: Batch, at: int, found: CallClass, goes_on: Decision | None) -> str:
+    """Where an open call stands, and what `goes_on`, the first decision of a resume, does with it."""
     held = batch.calls[at].held
     match found:
         case CallClass.PROVIDER_HELD:
@@ -106,26 +115,31 @@ def _stands(run: Run, batch: Batch, at: int, found: CallClass, *, carried: bool)
             return f"is held by its provider{reason}, which owes the result; the run waits for it."
         case CallClass.HELD_SUCCESSOR:
             return "was not sent: it waits for the held call in front of it."
+        case CallClass.NO_DISPATCH:
+            return "was not sent: the write that came before it was cut off. A resume tells the model so."
         case CallClass.NEVER_SENT:
             return "was not sent: the calls of this batch go one at a time."
         case CallClass.NEVER_LEFT:
             return "was planned and not sent."
         case _:
-            return _in_doubt(run.tool(batch.calls[at].planned.tool), carried=carried)
+            return _in_doubt(run.tool(batch.calls[at].planned.tool), at, goes_on)
 
 
-def _in_doubt(spec: ToolSpec | None, *, carried: bool) -> str:
-    if carried:
+def _in_doubt(spec: ToolSpec | None, at: int, goes_on: Decision | None) -> str:
+    if goes_on is None:
         return "was sent and has not come back."
-    if spec is not None and spec.effect is not Effect.ONCE:
+    asks = any(isinstance(effect, Reconcile) for effect in goes_on.effects)
+    if spec is None or spec.effect is Effect.ONCE:
+        does = "asks the outside what became of it" if asks and spec and spec.reconciles else "ends the run for a person to look"
+        return f"was sent, and whether it took effect is not known; a resume {does}."
+    if any(isinstance(effect, Dispatch) and at in effect.ordinals for effect in goes_on.effects):
         return "was sent and has not come back; a resume runs it again, under the same key."
-    if spec is not None and spec.reconciles:
-        return "was sent, and whether it took effect is not known; a resume asks the outside what became of it."
-    return "was sent, and whether it took effect is not known; a resume ends the run for a person to look."
+    if asks:
+        return "was sent and has not come back; a resume first asks what became of another one."
+    return "was sent and has not come back; a resume does not run it again."
 
 
 def _times(state: Session) -> Iterator[Sentence]:
-    resume = ("resume", state.session)
     for wait in waits_of(state):
         match wait.kind:
             case WaitKind.RETRY:
@@ -134,26 +148,29 @@ def _times(state: Session) -> Iterator[Sentence]:
                 text = "The request is at the context ceiling; the step waits for room."
                 yield Sentence(text=text, until_ms=wait.until_ms)
             case WaitKind.AUTH_REQUIRED:
-                yield Sentence(text="It is paused: the model's server wants other credentials.", command=resume)
+                yield Sentence(text="It is paused: the model's server wants other credentials.")
             case WaitKind.RESTART:
-                yield Sentence(text="It is paused for a restart.", command=resume)
+                yield Sentence(text="It is paused for a restart.")
             case _:
                 continue  # said with its call
 
 
 def _ended(state: Session, ended: Ended) -> Iterator[Sentence]:
-    yield Sentence(text=f"Run {_key(ended.run_id)} of agent {_name(ended.agent.name)} has ended: {_why(ended)}")
+    yield Sentence(text=f"Run {_key(ended.run_id)} of agent {_name(ended.agent.name)} has ended: {_why(state, ended)}")
     if ended.unanswered:
         said = _count(len(ended.unanswered), "message")
-        yield Sentence(text=f"It left {said} to it unanswered; the next request of the session shows them.")
-    if standing(ended) in ("completed", "cancelled", "failed") and not state.unknown:
-        yield Sentence(text="The session takes the next message.", command=("send", "--session", state.session, "PROMPT"))
+        it = "it" if len(ended.unanswered) == 1 else "them"
+        yield Sentence(text=f"It left {said} to it unanswered; the next request of the session shows {it}.")
+    if not state.unknown:
+        yield Sentence(text="The session takes the next message.", command=_send(state))
 
 
-def _why(ended: Ended) -> str:
+def _why(state: Session, ended: Ended) -> str:
     if ended.error is not None:
-        return f"{ended.reason}, {ended.error.code}: {printable(ended.error.message, limit=200)}"
+        return f"{ended.reason}, {ended.error.code}: {printable(ended.error.message, limit=200).rstrip('.')}."
     unknown = "the outcome of a call is unknown, and no model is asked to go on from that"
+    if all(key in state.resolved for key in ended.unknown):
+        unknown = "the outcome of a call was unknown, and it has its verdict now"
     reasons = {
         "completed": "it did its work.",
         "cancelled": "it was cancelled" + (f"; {unknown}." if ended.unknown else "."),
@@ -167,16 +184,21 @@ def _unknown(state: Session) -> Iterator[Sentence]:
         named = _call(call.call_key, call.tool, call.arguments)
         place = f"of step {call.step_id} of run {_key(call.run_id)}"
         text = f"{named}, {place}, was sent, and whether it took effect is not known. Find out, then say so."
-        verdict = "--happened|--did-not-happen|--abandon"
-        yield Sentence(text=text, command=("resolve", _key(call.call_key), verdict, "--continue"))
+        last = ("--continue",) if call is state.unknown[-1] else ()
+        yield Sentence(text=text, command=("resolve", _key(call.call_key), "VERDICT", *last))
 
 
 def _owed(state: Session) -> Iterator[Sentence]:
+    """Calls that were settled without their result, which may still come."""
+    batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
+    waited_for = {call.planned.call_key for call in batch.calls if call.waits} if batch is not None else set()
     for key, owed in state.owed.items():
-        if key in state.late or owed.handle is None:
+        if key in state.late or key in waited_for:
             continue
-        text = f"{_call(key, owed.tool, owed.arguments)} was deferred, and its result comes later; the model was told so."
-        yield Sentence(text=text, command=("deliver", _key(key)))
+        why = "was deferred, and its result comes later; the model was told so"
+        if owed.handle is None:
+            why = "was closed while its provider held it, and its result may still come"
+        yield Sentence(text=f"{_call(key, owed.tool, owed.arguments)} {why}.", command=("deliver", _key(key)))
 
 
 def _messages(state: Session) -> Iterator[Sentence]:
@@ -196,10 +218,15 @@ def _messages(state: Session) -> Iterator[Sentence]:
         yield Sentence(text=f"{_count(waiting, 'message')} {_waits(waiting)} for a run of {_its(waiting)} own, behind this one.")
     elif state.parked:
         text = f"{_count(waiting, 'message')} {_waits(waiting)} in the queue, because a call of the last run is unknown."
-        yield Sentence(text=text, command=("resume", state.session, "--continue"))
+        yield Sentence(text=text)
     else:
         text = f"{_count(waiting, 'message')} {_waits(waiting)} in the queue for a run of {_its(waiting)} own."
         yield Sentence(text=text, command=("resume", state.session))
+
+
+def _send(state: Session) -> tuple[str, ...]:
+    """The command that takes a message, from stdin: pasted as it is, it says nothing by itself."""
+    return ("send", "--session", state.session, "-")
 
 
 def _told(state: Session, item: Pending) -> str:

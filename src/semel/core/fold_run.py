@@ -171,7 +171,9 @@ def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarte
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"attempt {record.attempt} contradicts attempt {step.attempt}"
         )
-    return with_step(state, replace(step, attempt=record.attempt))
+    state = with_step(state, replace(step, attempt=record.attempt))
+    run = state.run
+    return state if run is None or run.pause is None else replace(state, run=replace(run, pause=None))
 
 
 def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinished) -> Session:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from semel import wiring
 from semel.core.decide import seal, send
-from semel.core.effects import CallModel, Decision, Dispatch, Reconcile, Send
+from semel.core.effects import CallModel, Decision, Send
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.open_log import state_of
@@ -34,7 +34,7 @@ class Preview:
 def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None = None) -> Preview:
     """The next request: that of the open run, or of the next run with this message.
 
-    Raises OutcomePending while it depends on a call that is still open, and what `view_of` raises.
+    Raises OutcomePending while it depends on a call that is open or waits for somebody, and what `view_of` raises.
     """
     view = view_of(store, session)
     state, asks = view.state, False
@@ -50,19 +50,19 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
 def _gone_on(state: Session) -> tuple[Session, bool]:
     """The state that a resume would bring about first, and whether it asks the model then."""
     run = need(state.run, "an open run goes on")
-    if run.step is not None and run.step.answer is None:
+    if run.step is not None and run.step.answer is None and not run.aborting:
         return state, True
     decision = recover(state)
-    open_calls = [effect for effect in decision.effects if isinstance(effect, Dispatch | Reconcile)]
-    if open_calls:
+    ahead = _ahead(state, decision)
+    if any(isinstance(effect, CallModel) for effect in decision.effects) or ahead.run is None:
+        return ahead, ahead.run is not None
+    end = Decision() if decision.effects else seal(ahead)  # a call is unknown: the next request is that of the next run
+    if not end.records:
         raise OutcomePending(
             f"the next request of session {state.session!r} depends on calls of step {run.step.step_id if run.step else 0} that "
-            f"are still open; `semel show {state.session}` lists them"
+            f"are still open; `semel explain {state.session}` says what each waits for"
         )
-    ahead = _ahead(state, decision)
-    if decision.effects or ahead.run is None:
-        return ahead, any(isinstance(effect, CallModel) for effect in decision.effects)
-    return _ahead(ahead, seal(ahead)), False  # a call is unknown: the next request is that of the next run
+    return _ahead(ahead, end), False
 
 
 def _next_run(view: SessionView, state: Session, text: str | None) -> Session:

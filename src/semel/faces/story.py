@@ -1,6 +1,6 @@
 """What happened in a session, as runs of steps of calls: told from the log for `show`, record by record."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -8,15 +8,29 @@ from semel.core.codec import decode
 from semel.core.frame import Frame, incomplete
 from semel.core.records import (
     AgentRef,
+    ApprovalRecorded,
+    ApprovalRequested,
+    ApprovalResolved,
+    Entry,
     Failure,
+    FollowUpQueued,
     IndeterminateResolved,
+    LateResult,
     ModelStepFinished,
+    Queued,
+    QueuedRequest,
     Record,
     ResumeStarted,
+    RunCancelRequested,
     RunFinished,
+    RunPaused,
     RunStarted,
+    SendDelivered,
+    Steered,
     StepStarted,
     ToolBatchStarted,
+    ToolCallDeferred,
+    ToolCallProviderHeld,
     ToolCallReturned,
     ToolDispatchIntent,
     ToolNoDispatch,
@@ -28,9 +42,11 @@ from semel.errors import need
 
 
 class CallStory(msgspec.Struct, kw_only=True):
-    """One call. `outcome` is that of its result, `refused` or `not_sent` without one, or `planned` or `sent` while it is open.
+    """One call. `outcome` is that of its result, or `refused`, `not_sent`, `denied` or `expired` without one.
 
-    `output` is what the run knew; the verdict of a person, with its output and note, came later.
+    While it is open it is `asked`, `planned`, `sent` or `held`; `approval` says what a person, or silence, decided before it
+    was sent. `output` is what the run knew: of a call that was `deferred`, the stand-in. The late result, and the verdict of a
+    person with its output and note, came later.
     """
 
     ordinal: int
@@ -41,6 +57,10 @@ class CallStory(msgspec.Struct, kw_only=True):
     is_error: bool = False
     reason: str | None = None
     output: str | None = None
+    approval: str | None = None
+    approved_by: str | None = None
+    deferred: bool = False
+    late: str | None = None
     verdict: Verdict | None = None
     verdict_by: str | None = None
     verdict_output: str | None = None
@@ -56,8 +76,20 @@ class StepStory(msgspec.Struct, kw_only=True):
     calls: list[CallStory] = []
 
 
+class SaidStory(msgspec.Struct, kw_only=True):
+    """A message to the running run. `step_id` is the step that took it up, None while none has."""
+
+    key: str
+    delivery: str
+    text: str
+    step_id: int | None = None
+
+
 class RunStory(msgspec.Struct, kw_only=True):
-    """One run. `reason` is None while it is open; `resumes` counts how often a crash or a stop interrupted it."""
+    """One run. `reason` is None while it is open; `resumes` counts how often a crash or a stop interrupted it.
+
+    `cancel` is how it was asked to end, and `pause` why it waited last, each None if it never was.
+    """
 
     run_id: str
     key: str
@@ -68,6 +100,9 @@ class RunStory(msgspec.Struct, kw_only=True):
     continued_as: str | None = None
     resumes: int = 0
     steps: list[StepStory] = []
+    said: list[SaidStory] = []
+    cancel: str | None = None
+    pause: str | None = None
     finished_at_ms: int | None = None
     reason: str | None = None
     error: Failure | None = None
@@ -86,10 +121,19 @@ def tell(frames: Iterable[Frame], session: str) -> list[RunStory]:
     return told.runs
 
 
+def text_of(request: QueuedRequest) -> str:
+    """What a queued message says."""
+    return "\n".join(entry.content.text for entry in request.input if isinstance(entry.content, UserMessage))
+
+
+Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
+
+
 class _Teller:
     def __init__(self) -> None:
         self.runs: list[RunStory] = []
         self._inputs: dict[str, str] = {}
+        self._waiting: dict[str, SaidStory] = {}
         self._calls: dict[str, CallStory] = {}
         self._batch: list[CallStory] = []
 
@@ -110,17 +154,50 @@ class _Teller:
                 call = need(self._calls.get(record.call_key), "a verdict is of a call that was planned")
                 call.verdict, call.verdict_by = record.verdict, record.by
                 call.verdict_output, call.note = record.output, record.note
+            case LateResult():
+                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = record.output.text
+            case Queued() | Steered() | FollowUpQueued() | SendDelivered() | RunCancelRequested() | RunPaused():
+                self._hear_from_outside(record)
             case _:
                 self._hear_of_call(record, torn=torn)
+
+    def _hear_from_outside(self, record: Outside) -> None:
+        match record:
+            case RunCancelRequested():
+                self.runs[-1].cancel = record.at
+            case RunPaused():
+                self.runs[-1].pause = record.reason
+            case Queued():
+                self._keep(record.request.input)
+            case Steered() | FollowUpQueued():
+                self._keep(record.input)
+                kind = "steer" if isinstance(record, Steered) else "follow_up"
+                self._said(kind, record.send_id, [entry.entry_id for entry in record.input])
+            case SendDelivered():
+                self._keep(record.entries)
+                self._said(record.delivery, record.submission_id, record.input)
 
     def _hear_of_call(self, record: Record, *, torn: bool) -> None:
         match record:
             case ToolBatchStarted():
                 for planned in record.planned_calls:
-                    call = self._batch[planned.ordinal]
-                    call.call_key = planned.call_key
+                    call = self._call(planned.ordinal, planned.call_key)
                     call.outcome = "refused" if planned.refused else "planned"
-                    self._calls[planned.call_key] = call
+            case ApprovalRequested():
+                self._call(record.ordinal, record.call_key).outcome = "asked"
+            case ApprovalResolved():
+                call = self._batch[record.ordinal]
+                call.outcome, call.approval, call.approved_by = "planned", record.decision, record.by
+                call.arguments = call.arguments if record.args is None else record.args
+            case ApprovalRecorded(output=output) if output is not None:
+                call = self._batch[record.ordinal]
+                call.outcome, call.output, call.is_error = record.decision, output.text, True
+            case ToolCallProviderHeld():
+                call = self._batch[record.ordinal]
+                call.outcome, call.reason = "held", record.reason
+            case ToolCallDeferred():
+                self._batch[record.ordinal].deferred = True
+                self._batch[record.ordinal].output = record.output.text
             case ToolDispatchIntent() if not torn:
                 self._batch[record.ordinal].outcome = "sent"
             case ToolNoDispatch():
@@ -134,10 +211,23 @@ class _Teller:
             case _:
                 return  # says nothing that a person asks for
 
+    def _call(self, ordinal: int, call_key: str) -> CallStory:
+        """A call that gets its key; from here on it is known by that."""
+        call = self._batch[ordinal]
+        call.call_key = call_key
+        self._calls[call_key] = call
+        return call
+
+    def _keep(self, entries: Iterable[Entry]) -> None:
+        self._inputs |= {entry.entry_id: entry.content.text for entry in entries if isinstance(entry.content, UserMessage)}
+
+    def _said(self, delivery: str, key: str | None, names: Sequence[str]) -> None:
+        said = SaidStory(key=key or names[0], delivery=delivery, text="\n".join(self._inputs.get(name, "") for name in names))
+        self.runs[-1].said.append(said)
+        self._waiting |= dict.fromkeys(names, said)
+
     def _run_started(self, record: RunStarted, at_ms: int) -> None:
-        for entry in record.entries:
-            if isinstance(entry.content, UserMessage):
-                self._inputs[entry.entry_id] = entry.content.text
+        self._keep(record.entries)
         continued = next((run for run in self.runs if _has_call(run, record.continues)), None)
         if continued is not None:
             continued.continued_as = record.run_id
@@ -158,6 +248,9 @@ class _Teller:
             steps[-1].attempts = record.attempt
         else:
             steps.append(StepStory(step_id=record.step_id))
+        for name in record.drained:
+            if name in self._waiting:
+                self._waiting.pop(name).step_id = record.step_id
 
     def _answered(self, record: ModelStepFinished) -> None:
         answer = record.assistant_message.content

@@ -67,6 +67,23 @@ def _resumed(record: dict[str, Any]) -> str:
     return "; ".join([f"from record {record['resumed_from_seq']}", *record["redone"], *lost])
 
 
+def _messages(entries: list[dict[str, Any]]) -> str:
+    return " ".join(entry["content"].get("text", "") for entry in entries)
+
+
+def _supplied(record: dict[str, Any]) -> str:
+    return f"{len(record['entries'])} messages, {record['format']}"
+
+
+def _view(record: dict[str, Any]) -> str:
+    return f"version {record['version']} for messages {record['start']} to {record['end']}: {_messages(record['replacement'])}"
+
+
+def _approval(record: dict[str, Any]) -> str:
+    by = f" by {record['by']}" if record.get("by") else ""
+    return f"{record['call_key'][:8]} {record['decision']}{by}"
+
+
 def _finished(record: dict[str, Any]) -> str:
     error = record.get("error")
     return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['code']}: {error['message']}" if error else "")
@@ -87,6 +104,23 @@ _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     "tool_call_returned": _result,
     "tool_no_dispatch": lambda record: f"call {record['ordinal']} {record['reason']}: {record['message']}",
     "tool_result": _result,
+    "approval_requested": lambda record: f"{record['call_key'][:8]} waits for a person",
+    "approval_resolved": _approval,
+    "approval_recorded": _approval,
+    "tool_call_provider_held": lambda record: f"{record['call_key'][:8]} is held: {record['reason']}",
+    "tool_call_deferred": lambda record: f"{record['call_key'][:8]} comes later, as {record['handle']}",
+    "late_result": lambda record: f"{record['call_key'][:8]}: {record['output']['text']}",
+    "steered": lambda record: _messages(record["input"]),
+    "follow_up_queued": lambda record: _messages(record["input"]),
+    "queued": lambda record: f"{record['submission_id']}: {_messages(record['request']['input'])}",
+    "retracted": lambda record: str(record["submission_id"]),
+    "send_delivered": lambda record: f"{record['submission_id']} as a {record['delivery'].replace('_', '-')}",
+    "run_cancel_requested": lambda record: f"{record['run_id'][:8]} {record['at'].replace('_', ' ')}",
+    "run_paused": lambda record: f"{record['run_id'][:8]} {record['reason']}",
+    "budget_fired": lambda record: f"{record['budget']}: {record['used']} of {record['limit']}",
+    "history_supplied": _supplied,
+    "compaction_message": _view,
+    "compaction_view_applied": _view,
     "turn_finished": lambda record: f"step {record['step_id']}",
     "resume_started": _resumed,
     "run_finished": _finished,

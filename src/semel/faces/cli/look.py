@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from semel.core.explain import explain as sentences_of
+from semel.core.state import Session
 from semel.core.status import Status, status_of
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import duration, moment, usage_text
@@ -13,7 +14,7 @@ from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_c
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
-from semel.faces.story import CallStory, RunStory, tell
+from semel.faces.story import CallStory, RunStory, tell, text_of
 from semel.faces.views import view_of
 
 _TEXT_CHARS, _RESULT_CHARS = 400, 120
@@ -60,15 +61,24 @@ def show(*, session: str, state: str | None, as_json: bool) -> int:
     if as_json:
         head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
         shown_status = None if status is None else msgspec.to_builtins(status)
-        json_line({**head, "status": shown_status, "runs": msgspec.to_builtins(runs)})
+        json_line({**head, "status": shown_status, "runs": msgspec.to_builtins(runs), "queue": _queue(view.state)})
         return 0
     held = f"held by {view.owner}" if view.owner else "held by nobody"
     shown(one_line(f"session {session}: {view.state.head} records, {held}"))
     for run in runs:
         _show_run(run, view.owner)
+    for message in _queue(view.state):
+        shown(one_line(f"queued as {message['key']}: {message['text']}", _TEXT_CHARS))
     if status is not None:
         _show_next(status, view.owner)
     return 0
+
+
+def _queue(state: Session) -> list[dict[str, str]]:
+    """The messages that wait for a run of their own."""
+    return [
+        {"key": message.key, "delivery": message.delivery or "queue", "text": text_of(message.request)} for message in state.queue
+    ]
 
 
 def _show_run(run: RunStory, owner: str | None) -> None:
@@ -78,9 +88,13 @@ def _show_run(run: RunStory, owner: str | None) -> None:
     again = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
     after = f", continues {run.continues[:8]}" if run.continues else ""
     after += f", continued as {run.continued_as[:8]}" if run.continued_as else ""
+    how += ", asked to end" if run.cancel and run.reason is None else ""
     shown("")
     shown(one_line(f"run {run.run_id[:8]} of {run.agent.name}, {moment(run.started_at_ms)}: {how}{took}{used}{again}{after}"))
     shown(f"  > {one_line(run.input, _TEXT_CHARS)}")
+    for said in run.said:
+        taken = f"step {said.step_id}" if said.step_id is not None else "not taken up"
+        shown(f"  > ({said.delivery.replace('_', '-')}, {taken}) {one_line(said.text, _TEXT_CHARS)}")
     for step in run.steps:
         tries = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
         text = "…" if step.text is None else one_line(step.text, _TEXT_CHARS)
@@ -92,12 +106,16 @@ def _show_run(run: RunStory, owner: str | None) -> None:
 
 
 def _call(call: CallStory) -> str:
+    by = f" by {one_line(call.approved_by, _RESULT_CHARS)}" if call.approved_by else ""
+    told = f" {call.approval}{by}," if call.approval and call.approval != call.outcome else ""
+    outcome = "deferred" if call.deferred else f"{call.outcome}{by}" if call.approval == call.outcome else call.outcome
     if call.verdict is not None:
-        return f"{_asked(call)} {call.outcome}, {_verdict(call)}"
+        return f"{_asked(call)}{told} {outcome}, {_verdict(call)}"
     reason = f" ({call.reason})" if call.reason else ""
     wrong = ", an error" if call.is_error and call.outcome == "completed" else ""
     said = "" if call.output is None else f": {one_line(call.output, _RESULT_CHARS)}"
-    return f"{_asked(call)} {call.outcome}{reason}{wrong}{said}"
+    late = "" if call.late is None else f"; its result came late: {one_line(call.late, _RESULT_CHARS)}"
+    return f"{_asked(call)}{told} {outcome}{reason}{wrong}{said}{late}"
 
 
 def _asked(call: CallStory) -> str:
@@ -120,6 +138,8 @@ def _show_next(status: Status, owner: str | None) -> None:
         shown(f"find out what happened, then, {VERDICTS}:")
     for one in resolve_commands(call.call_key for call in status.unknown_calls):
         shown(one_line(f"  {one}"))
+    if status.state == "paused":
+        shown(f"it is paused ({status.reason}); {command('explain', status.session)} says what for")
     if status.state == "running" and owner is None:
         shown(f"nobody carries the open run; {command('resume', status.session)} goes on with it")
 
@@ -132,7 +152,7 @@ def explain(*, session: str, state: str | None, as_json: bool) -> int:
     """Say in plain sentences why SESSION is in the state that it is in, and with which command it goes on."""
     view = view_of(ground_of(state).store, session)
     sentences = sentences_of(view.state, carried=view.owner is not None)
-    commands = [None if one.command is None else plain_command(*one.command) for one in sentences]
+    commands = [None if one.command is None or not _is_verb(one.command[0]) else plain_command(*one.command) for one in sentences]
     if as_json:
         told = [
             {"text": one.text, "command": words, "until_ms": one.until_ms} for one, words in zip(sentences, commands, strict=True)
@@ -145,6 +165,12 @@ def explain(*, session: str, state: str | None, as_json: bool) -> int:
         if words is not None:
             shown(f"  {words}")
     return 0
+
+
+def _is_verb(word: str) -> bool:
+    """Whether this build has the verb: a log may be in a state that only a newer one brings about and ends."""
+    root = click.get_current_context().find_root()
+    return isinstance(root.command, click.Group) and word in root.command.list_commands(root)
 
 
 @verb(

@@ -1,0 +1,160 @@
+"""`explain`, `show`, `preview` and `tail` in every state that a script comes through: they say what is there, and what to do."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from semel import wiring
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+from semel.core.explain import explain
+from semel.core.features import KNOWN
+from semel.core.pairing import fault_of
+from semel.core.state import Session
+from semel.core.values import Prompt
+from semel.errors import OutcomePending, UnknownSession
+from semel.faces.cli.main import COMMANDS, semel
+from semel.faces.preview import preview_of
+from semel.ports.model import Request
+from storage.conftest import plant
+from tests.core.golden import encoded
+from tests.core.scripts import SCRIPTS
+from tests.core.test_explain import keys_to_name
+from tests.core.test_prefixes import played, prefixes
+from tests.core.writes import Write, folded
+
+LATER = {"approve", "deliver"}
+"""Verbs that `explain` names for states that only a later build brings about; a build without them does not advise them."""
+
+
+def states(name: str) -> Iterator[tuple[list[Write], Session]]:
+    """Each state behind a whole write of a script."""
+    writes = played(name).writes
+    for upto in range(1, len(writes) + 1):
+        yield writes[:upto], folded(writes[:upto])
+
+
+@dataclass
+class Line:
+    """The command line over a directory with one log, within this process."""
+
+    root: Path
+    capfd: pytest.CaptureFixture[str]
+
+    def holds(self, writes: list[Write]) -> None:
+        plant(self.root, encoded(writes), "s")
+
+    def says(self, *words: str) -> str:
+        self.capfd.readouterr()
+        assert semel.main([*words, "--state", str(self.root)], prog_name="semel", standalone_mode=False) == 0
+        return self.capfd.readouterr().out
+
+
+@pytest.fixture
+def line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Line:
+    return Line(tmp_path / "state", capfd)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_explain_says_what_the_core_does_and_every_command_of_it_parses(name: str, line: Line) -> None:
+    for writes, state in states(name):
+        line.holds(writes)
+        told = json.loads(line.says("explain", "s", "--json"))["sentences"]
+        expected = explain(state, carried=False)
+        assert [one["text"] for one in told] == [one.text for one in expected]
+        for one, sentence in zip(told, expected, strict=True):
+            verb = sentence.command[0] if sentence.command else None
+            assert (one["command"] is not None) == (verb in COMMANDS)
+            assert verb is None or verb in COMMANDS or verb in LATER
+            if one["command"] is not None:
+                parses(one["command"])
+
+
+def parses(command: str) -> None:
+    words = shlex.split(command.replace("VERDICT", "--happened"))
+    assert words[0] == "semel"
+    verb = semel.get_command(click.Context(semel), words[1])
+    assert verb is not None
+    verb.make_context(words[1], words[2:]).close()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_show_names_every_call_that_is_open_or_unknown_and_every_message(name: str, line: Line) -> None:
+    for writes, state in states(name):
+        line.holds(writes)
+        text = line.says("show", "s")
+        assert [key for key in keys_to_name(state) if key[:8] not in text] == []
+        document = json.loads(line.says("show", "s", "--json"))
+        assert [message["key"] for message in document["queue"]] == [message.key for message in state.queue]
+        waiting = [said for run in document["runs"] for said in run["said"] if said["step_id"] is None]
+        assert len(waiting) >= len(state.steers) + len(state.follow_ups)
+        assert len(document["runs"]) == len(state.ended) + (state.run is not None)
+    if name == "compacted":
+        assert "version" in line.says("tail", "s")
+
+
+class Shown(Exception):
+    """What a request would be made of."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.prompt = prompt
+
+
+class Model:
+    """A model that shows what it is to render."""
+
+    def render(self, prompt: Prompt) -> Request:
+        raise Shown(prompt)
+
+
+def asked(store: FileStore) -> Prompt | str:
+    """The prompt of the next request, or why there is none."""
+    try:
+        preview_of(store, "s", SystemClock(), "and now?")
+    except Shown as shown:
+        return shown.prompt
+    except (OutcomePending, UnknownSession) as error:
+        return error.code
+    raise AssertionError("a request that nobody made")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_preview_shows_a_request_that_a_provider_takes_or_says_that_a_call_is_open(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frozen(*_: Any) -> Model:
+        return Model()
+
+    monkeypatch.setattr(wiring, "model_frozen", frozen)
+    store, shown = FileStore(tmp_path / "state", SystemClock(), known=KNOWN), 0
+    lines = encoded(played(name).writes).splitlines(keepends=True)
+    for writes, kept in zip(prefixes(played(name).writes)[1:], range(2, len(lines) + 1), strict=True):
+        plant(tmp_path / "state", b"".join(lines[:kept]), "s")
+        state = folded(writes)
+        found = asked(store)
+        if isinstance(found, Prompt):
+            assert fault_of(list(found.messages)) is None
+            shown += 1
+        elif found == OutcomePending.code:
+            batch = state.run.step.batch if state.run and state.run.step else None
+            assert batch is None or not batch.finished, "only a call that is open leaves the request open"
+            assert state.run
+            assert state.run.step
+            assert state.run.step.answer
+            assert state.run.step.answer.calls
+        else:
+            assert state.newest is None
+    assert shown
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_tail_has_a_line_for_each_record(name: str, line: Line) -> None:
+    writes = played(name).writes
+    line.holds(writes)
+    assert len(line.says("tail", "s").splitlines()) == sum(len(write.records) for write in writes)
