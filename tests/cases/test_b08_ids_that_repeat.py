@@ -4,12 +4,14 @@ import pytest
 
 from semel import Agent, Completed, Runtime
 from semel.adapters.memory.store import Medium
+from semel.core.values import AssistantMessage, ToolCall, ToolMessage
 from tests.cases.serve import messages, paired, recorded, replies, stream
+from tests.core.cast import driver
+from tests.core.machine import good
 from tests.engine.fakes import counting, ground
 
-pytestmark = pytest.mark.anyio
 
-
+@pytest.mark.anyio
 async def test_b08_two_turns_with_the_same_call_id_run_both_and_send_unique_stable_ids() -> None:
     shell = counting("run_shell_command")
     bodies = (recorded("B08-turn1.chat.sse"), recorded("B08-turn2.chat.sse"), stream(text="done"), stream(text="more"))
@@ -26,3 +28,45 @@ async def test_b08_two_turns_with_the_same_call_id_run_both_and_send_unique_stab
     assert ids == ["run_shell_command:0", "call_2_0"]
     assert paired(before)
     assert after[: len(before)] == before
+
+
+def same_id(arguments: str) -> list[ToolCall]:
+    return [ToolCall(id="run_shell_command:0", name="pay", arguments=arguments)]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_b08_a_death_in_turn_2_leaves_its_own_call_open_though_turn_1_has_a_result_of_that_id(times: int) -> None:
+    d = driver()
+    d.send()
+    d.answer(same_id('{"n":1}'))
+    d.back({0: good("first")})
+    before = d.sent[-1]
+    d.answer(same_id('{"n":2}'))
+    second = d.key_of(0)
+    for _ in range(times):
+        d.die()
+        d.resume()
+        d.seal()
+    assert [call.call_key for call in d.state.unknown] == [second]
+    assert list(d.dispatched.values()) == [1, 1]
+    d.send("k2", "and now?")
+    after = d.sent[-1]
+    assert after[: len(before)] == before, "the ids of what was sent before stay"
+    told = {message.tool_call_id: message.text for message in after if isinstance(message, ToolMessage)}
+    ids = [call.id for message in after if isinstance(message, AssistantMessage) for call in message.calls]
+    assert len(set(ids)) == 2
+    assert ids == list(told)
+    assert told[ids[0]] == "first"
+    assert "unknown" in told[ids[1]]
+
+
+def test_b08_the_same_call_with_the_same_arguments_runs_each_time_until_somebody_says_stop() -> None:
+    """Nothing is merged in silence. A guard against a model that is stuck is no part of the core."""
+    d = driver()
+    d.send()
+    for _ in range(20):
+        d.answer(same_id("{}"))
+        d.back({0: good("again")})
+    assert len(d.dispatched) == 20
+    ids = [call.id for message in d.sent[-1] if isinstance(message, AssistantMessage) for call in message.calls]
+    assert len(set(ids)) == len(ids) == 20

@@ -11,6 +11,7 @@ from semel.core.codec import decode, encode
 from semel.core.features import KNOWN
 from semel.core.frame import Scan, TailKind, incomplete, scan
 from semel.core.open_log import state_of
+from semel.errors import NewerWriter
 from tests.core.golden import HOME, TRANSCRIPTS
 
 LOGS = sorted(HOME.glob("*.log"))
@@ -46,6 +47,20 @@ def test_a_log_of_an_earlier_build_renders_the_transcript_that_it_did(path: Path
     state = state_of(frames, incomplete(frames), "s")
     transcript = msgspec.json.encode(list(state.transcript))
     assert hashlib.sha256(transcript).hexdigest() == PROMPTS[path.stem]
+
+
+def read(found: Scan, known: frozenset[str]) -> None:
+    for frame in found.frames[1:]:
+        decode(frame, known=known)
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_v34_a_build_without_one_feature_of_a_log_refuses_it_by_that_name(path: Path) -> None:
+    frames = frames_of(path)
+    for missing in sorted(frames.features):
+        with pytest.raises(NewerWriter, match=missing) as refused:
+            read(frames, KNOWN - {missing})
+        assert refused.value.features == (missing,)
 
 
 def test_a_changed_payload_would_be_seen() -> None:

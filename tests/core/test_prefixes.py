@@ -4,9 +4,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from semel.core.ceiling import dispensable
 from semel.core.fold import fold
 from semel.core.records import RunFinished, Steered
+from semel.core.recover import recover
 from semel.core.state import Session
 from tests.core.driver import Died, Driver
 from tests.core.machine import LINEAGE
@@ -55,6 +58,27 @@ def test_every_prefix_folds_and_folding_in_two_parts_is_folding_whole(name: str)
         first = fold(logged[:cut], empty)
         assert fold(logged[cut:], first) == whole
         assert first == fold(logged[:cut], empty)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_v35_a_log_without_its_informational_records_says_the_same_and_recovers_the_same(name: str) -> None:
+    writes = played(name).writes
+    thin = [Write([one for one in write.records if not dispensable(one)], write.whole, write.fence) for write in writes]
+    for upto in range(1, len(writes) + 1):
+        full, rest = folded(writes[:upto]), folded(thin[:upto])
+        assert _substance(rest) == _substance(full)
+        assert [type(record) for record in recover(rest).records] == [type(record) for record in recover(full).records]
+        assert recover(rest).effects == recover(full).effects
+
+
+def _substance(state: Session) -> Any:
+    """All of a state but numbers of records and times."""
+    run, ended = state.run, tuple(replace(one, head=0, started_at_ms=0, finished_at_ms=0) for one in state.ended.values())
+    owed = tuple(replace(one, since_ms=0) for one in state.owed.values())
+    unknown = tuple(replace(one, since_ms=0) for one in state.unknown)
+    queue = tuple(replace(one, seq=0) for one in state.queue)
+    open_run = run and replace(run, started_seq=0, started_at_ms=0, running_ms=0)
+    return list(state.transcript), list(state.messages), state.pending, open_run, ended, owed, unknown, queue, state.keys
 
 
 def revived(name: str, writes: list[Write], **options: Any) -> Driver:
