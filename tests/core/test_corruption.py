@@ -10,9 +10,12 @@ from semel.core.records import (
 from semel.core.state import Session
 from semel.core.values import UserMessage
 from semel.errors import CorruptLog
-from tests.core.corruptions import CASES
+from tests.core.corruptions import CASES as FIRST
+from tests.core.corruptions_more import MORE, QUIET
 from tests.core.edits import folds, numbered, records_of
 from tests.core.machine import LINEAGE
+
+CASES = FIRST | MORE
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -32,6 +35,12 @@ def test_the_nearest_log_that_a_legal_writer_writes_folds(name: str) -> None:
     folds(case.legal(records_of(case.script)))
 
 
+@pytest.mark.parametrize("name", QUIET)
+def test_a_legal_change_folds(name: str) -> None:
+    script, change = QUIET[name]
+    folds(change(records_of(script)))
+
+
 def test_a_gap_and_a_repeat_in_the_numbers_are_refused_and_the_whole_sequence_is_not() -> None:
     """K4; it has no exemption, not even for a log that was cut."""
     logged = numbered(records_of("text"))
@@ -49,7 +58,7 @@ def test_each_of_the_fourteen_reasons_has_at_least_two_logs() -> None:
         counts[Reason(case.reason)] += 1
     assert len(counts) == 14
     assert min(counts.values()) >= 2, counts
-    assert len(CASES) == 68
+    assert len(CASES) == len(FIRST) + len(MORE) == 103
     print(", ".join(f"{reason} {count}" for reason, count in counts.items()))
 
 
