@@ -216,7 +216,7 @@ def _messages(state: Session) -> Iterator[Sentence]:
         return
     if state.run is not None:
         yield Sentence(text=f"{_count(waiting, 'message')} {_waits(waiting)} for a run of {_its(waiting)} own, behind this one.")
-    elif state.parked:
+    elif state.queue_waits:
         text = f"{_count(waiting, 'message')} {_waits(waiting)} in the queue, because a call of the last run is unknown."
         yield Sentence(text=text)
     else:

@@ -108,6 +108,6 @@ def due_message(state: Session, *, go_on: bool = False) -> QueuedMessage | None:
 
     While a call of the newest run is unknown the queue waits for a person: for a send, a verdict, or `go_on` (P31).
     """
-    if state.run is not None or (state.parked and not go_on):
+    if state.run is not None or (state.queue_waits and not go_on):
         return None
     return next(iter(state.queue), None)

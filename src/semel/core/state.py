@@ -311,7 +311,7 @@ class Session(Frozen, frozen=True, kw_only=True):
         return (*urgent, *(message for message in waiting if message.delivery != "interrupt"))
 
     @property
-    def parked(self) -> bool:
+    def queue_waits(self) -> bool:
         """Whether the queue waits for a person: a call of the newest run is unknown, and nobody has gone on since (P31)."""
         return any(call.run_id == self.newest for call in self.unknown)
 
