@@ -19,14 +19,16 @@ KEPT_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class Place:
-    """Where a conversation stands: the role whose turn is open, and what later messages need to know of the calls before them.
+    """Where a conversation stands: the role whose turn is open, and what later messages need to know of those before them.
 
-    `names` holds the tool of each call by its id, `wire_ids` the id that its provider gave it, where that one is echoed.
+    `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
+    one is echoed; `tools` the names of all tools that were ever called, in that order.
     """
 
     role: str = ""
     names: dict[str, str] = field(default_factory=dict)
     wire_ids: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, None] = field(default_factory=dict)
 
 
 class Form(Protocol):

@@ -59,7 +59,7 @@ class ConverseForm:
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the messages."""
-        called = tuple(dict.fromkeys(place.names.values())) if not prompt.tools else ()
+        called = () if prompt.tools else tuple(place.tools)
         if self._tools[0] != (prompt.tools, called):
             members = dump(self._members(prompt.tools, called))[1:]
             self._tools = ((prompt.tools, called), members if members == b"}" else b"," + members)
@@ -77,7 +77,7 @@ class ConverseForm:
             return _text(block.text) if block.text.strip() else b""
         if isinstance(block, ToolCall):
             name = wire_name(block.name, _NAME, longest=64)
-            place.names[block.id] = name
+            place.tools[name] = None
             start = dump({"toolUseId": wire_id(block.id, _ID), "name": name})[:-1]
             return b'{"toolUse":' + start + b',"input":' + to_bytes(sendable(block.arguments)) + b"}}"
         return to_bytes(block.data) if block.format == REASONING and self._echoes(block) else b""

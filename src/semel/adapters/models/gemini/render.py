@@ -70,6 +70,8 @@ class GeminiForm:
     def _answer(self, message: AssistantMessage, place: Place) -> list[bytes]:
         parts: list[bytes] = []
         visible_parts, first = 0, True
+        place.names.clear()
+        place.wire_ids.clear()
         for index, block in enumerate(message.blocks):
             if isinstance(block, ToolCall):
                 parts.append(self._call(block, state_behind(message.blocks, index, CALL_STATE), place, first=first))
