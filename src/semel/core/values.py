@@ -61,10 +61,29 @@ class Opaque(Frozen, frozen=True, kw_only=True, tag="opaque"):
 Block = Text | ToolCall | Opaque
 
 
+class Image(Frozen, frozen=True, kw_only=True, tag="image"):
+    """A picture, such as image/png. `data` is base64 (media-content/v1)."""
+
+    media_type: str
+    data: str
+
+
+class Document(Frozen, frozen=True, kw_only=True, tag="document"):
+    """A file for the model to read, such as application/pdf. `data` is base64 (media-content/v1)."""
+
+    media_type: str
+    data: str
+    name: str
+
+
+Media = Image | Document
+
+
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
-    """What a person, or semel on their behalf, says to the model."""
+    """What a person, or semel on their behalf, says to the model. Media comes in front of the text that speaks of it."""
 
     text: str
+    media: tuple[Media, ...] = ()
 
 
 class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
@@ -89,11 +108,12 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
-    """What the model is told about one call."""
+    """What the model is told about one call, and what it is shown of it, in that order."""
 
     tool_call_id: str
     text: str
     is_error: bool = False
+    media: tuple[Media, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
