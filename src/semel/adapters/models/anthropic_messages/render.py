@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from semel.adapters.models.anthropic_messages.options import MessagesOptions
 from semel.adapters.models.arguments import sendable
-from semel.adapters.models.controls import TTL, Controls, NamedTool, Reasoning
+from semel.adapters.models.controls import LONG_TTL, Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
 from semel.adapters.models.media import PDF, parts_of
 from semel.adapters.models.rendering import Place
@@ -116,7 +116,7 @@ def _marks(options: MessagesOptions) -> tuple[bytes, bytes]:
     asked, usual = options.controls.cache, options.dialect.cache
     if asked == "off" or (asked is None and usual == "off"):
         return b"", b""
-    lifetime = {"ttl": TTL["long"]} if asked == "long" else {}
+    lifetime = {"ttl": LONG_TTL} if asked == "long" else {}
     mark = b',"cache_control":' + dump({"type": "ephemeral", **lifetime})
     return mark, mark if asked is not None or usual == "conversation" else b""
 

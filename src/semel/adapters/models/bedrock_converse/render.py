@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
-from semel.adapters.models.controls import TTL, NamedTool, Reasoning, ToolChoice
+from semel.adapters.models.controls import LONG_TTL, NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.json_text import dump, member, to_bytes
 from semel.adapters.models.media import DOCUMENTS, parts_of
 from semel.adapters.models.rendering import Place
@@ -123,7 +123,7 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
     asked, usual = options.controls.cache, options.dialect.cache
     if asked == "off" or (asked is None and usual == "off"):
         return b"", b""
-    lifetime = {"ttl": TTL["long"]} if asked == "long" else {}
+    lifetime = {"ttl": LONG_TTL} if asked == "long" else {}
     point = b',{"cachePoint":' + dump({"type": "default", **lifetime}) + b"}"
     return point, point if asked is not None or usual == "conversation" else b""
 
