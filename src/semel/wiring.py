@@ -99,11 +99,22 @@ def model_option_keys() -> Sequence[str]:
     return ModelOptions.__struct_fields__
 
 
-def providers() -> Sequence[tuple[str, str, str, str | None]]:
-    """Every provider: its name, an example of a model's name, where it is served, and the variable of its key."""
+def providers() -> Sequence[Mapping[str, Any]]:
+    """Every provider: `provider`, `family`, `example`, `url`, `key` (a variable or None), `features`, and known `models`."""
     from semel.adapters.models.rows import rows
 
-    return [(name, row.example, row.base_url, row.key) for name, row in rows(os.environ).items()]
+    return [
+        {
+            "provider": name,
+            "family": row.family,
+            "example": row.example,
+            "url": row.base_url,
+            "key": row.key,
+            "features": list(row.features),
+            "models": {model: {"context": known.context, "max_output": known.max_output} for model, known in row.models.items()},
+        }
+        for name, row in rows(os.environ).items()
+    ]
 
 
 def families() -> Sequence[str]:

@@ -1,6 +1,7 @@
 """A canary key shows in no error, repr, log or trace, whatever goes wrong (A13, MODEL-6)."""
 
 import asyncio
+import json
 import logging
 import traceback
 
@@ -13,6 +14,7 @@ from semel.adapters.models.keys import Outgoing, key_from
 from semel.adapters.models.script_steps import End, Head, Send
 from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
+from semel.testing.formats import FORMATS
 from semel.testing.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
@@ -149,3 +151,77 @@ async def test_a_key_is_refused_to_another_host():
         await key.headers(Outgoing(endpoint=parse_endpoint("https://two.example/v1"), path="/x", body=b"", headers={}))
     assert CANARY not in str(caught.value)
     assert repr(key) == "ApiKey(K for one.example)"
+
+
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIACANARY0011",
+    "AWS_SECRET_ACCESS_KEY": "secret-canary-9c1d44",
+    "AWS_SESSION_TOKEN": "token-canary-ee02",
+}
+SHAPES = {
+    "anthropic_messages": ({}, {"x-api-key": CANARY}),
+    "openai_chat": ({"auth": "api-key"}, {"api-key": CANARY}),
+    "openai_responses": ({}, {"authorization": f"Bearer {CANARY}"}),
+    "gemini": ({}, {"x-goog-api-key": CANARY}),
+    "bedrock_converse": ({}, {"authorization": f"Bearer {CANARY}"}),
+}
+
+
+def echoing(received):
+    """A server that answers with all the headers that it got, as a refusal or within a stream."""
+
+    def reply(_body: bytes):
+        told = " ".join(f"{name}={value}" for name, value in received()[-1].headers.items())
+        family = next(name for name, served in FORMATS.items() if served.path.fullmatch(received()[-1].path.split("?")[0]))
+        format_ = FORMATS[family].format
+        if len(received()) % 2:
+            headers, body = format_.refusal(401, "", told)
+            return [
+                Head(status=401, headers={"content-type": "application/json", **headers}),
+                Send(body=json.dumps(body).encode()),
+                End(),
+            ]
+        error = {"type": "throttlingException", "message": told, "code": 500, "status": told}
+        return [Head(status=200, headers={"content-type": format_.content_type}), Send(body=format_.error_event(error)), End()]
+
+    return reply
+
+
+@pytest.mark.parametrize("family", sorted(SHAPES))
+async def test_a_key_travels_in_the_shape_that_was_frozen_and_comes_back_in_no_text(family, caplog):
+    caplog.set_level(logging.DEBUG)
+    dialect, headers = SHAPES[family]
+    options = ModelOptions(key_env="CANARY", dialect=dialect)
+    texts = []
+    servers: list[ModelServer] = []
+    async with ModelServer(echoing(lambda: servers[0].requests)) as server:
+        servers.append(server)
+        for _ in range(2):
+            model = build_model(f"{family}:m@{server.url}", clock=HandClock(), environ={"CANARY": CANARY}, options=options)
+            _, end = await outcome(model, ask(PROMPT_CANARY))
+            assert isinstance(end, ModelFailed)
+            texts += [str(end), repr(end), str(end.details), str(end.provider_code), "".join(traceback.format_exception(end))]
+            await model.close()
+        for received in server.requests:
+            assert headers.items() <= received.headers.items()
+    assert "[key]" in "".join(texts)
+    assert CANARY not in "".join(texts) + caplog.text
+
+
+async def test_neither_half_of_a_signing_key_nor_its_token_comes_back_in_any_text(caplog):
+    caplog.set_level(logging.DEBUG)
+    options = ModelOptions(dialect={"auth": "sigv4"})
+    texts = []
+    servers: list[ModelServer] = []
+    async with ModelServer(echoing(lambda: servers[0].requests)) as server:
+        servers.append(server)
+        for _ in range(2):
+            model = build_model(f"bedrock_converse:m@{server.url}", clock=HandClock(), environ=AWS, options=options)
+            _, end = await outcome(model, ask(PROMPT_CANARY))
+            texts += [str(end), repr(vars(model)), repr(vars(model._transport)), "".join(traceback.format_exception(end))]
+            await model.close()
+        sent = server.requests[0].headers
+    assert sent["x-amz-security-token"] == AWS["AWS_SESSION_TOKEN"]
+    assert AWS["AWS_SECRET_ACCESS_KEY"] not in str(sent)
+    told = "".join(texts) + caplog.text
+    assert all(value not in told for value in AWS.values())

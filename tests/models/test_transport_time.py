@@ -16,7 +16,7 @@ from models_support import (
     whole,
 )
 
-from semel.adapters.models.catalog import ModelOptions
+from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.deadline import Ledger, Limits
 from semel.adapters.models.exchange import HttpExchange
 from semel.ports.model import Answer, FailureClass, ModelFailed
@@ -115,6 +115,58 @@ async def test_a_stream_that_stalls_is_given_up_and_one_that_lives_is_not(name):
         assert (end.failure, end.retryable) == (failure, True), end
         assert f"{limit}_ms" in str(end)
         assert seconds < clock.monotonic() < seconds + 0.01
+
+
+STALL = (CASES / "B25-stall.anthropic.sse").read_bytes()
+MESSAGES_END = (
+    b'data: {"type":"content_block_stop","index":0}\n\n'
+    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}\n\n'
+    b'data: {"type":"message_stop"}\n\n'
+)
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+def b25_of_the_messages_api(name: str):
+    """The five schedules over the case's own stream: when each piece of it comes, in seconds."""
+
+    async def chunks(clock: VirtualClock) -> AsyncIterator[bytes]:
+        if name == "headers-only":
+            await clock.sleep(TWO_HOURS)
+        elif name == "drip":
+            for byte in STALL * 40:
+                await clock.sleep(5)
+                yield bytes([byte])
+        else:
+            yield STALL
+        for _ in range(15 if name == "slow-but-alive" else TWO_HOURS // 10 if name == "ping-only" else 0):
+            await clock.sleep(40 if name == "slow-but-alive" else 10)
+            delta = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"."}}\n\n'
+            yield delta if name == "slow-but-alive" else PING
+        if name == "slow-but-alive":
+            yield MESSAGES_END
+        else:
+            await clock.sleep(TWO_HOURS)
+
+    return chunks
+
+
+@pytest.mark.parametrize("name", B25)
+async def test_b25_over_the_messages_api_where_pings_are_events(name):
+    _, failure, limit, seconds = B25[name]
+    if name == "drip":
+        limit, seconds = ("progress", None)  # the start of the case's stream is content enough to begin with
+    clock = VirtualClock()
+    connector = ScheduledConnector(clock, b25_of_the_messages_api(name))
+    model = build_model("anthropic_messages:m@http://127.0.0.1:9/v1", clock=clock, environ={}, connector=connector)
+    _, end = await in_virtual_time(clock, outcome(model, ask()))
+    assert len(connector.requests) == 1
+    if failure is None:
+        assert isinstance(end, Answer)
+        assert clock.monotonic() == pytest.approx(seconds, abs=0.1)
+    else:
+        assert (end.failure, end.retryable) == (failure, True), end
+        assert limit in str(end) or "first_content" in str(end)
+        assert seconds is None or seconds < clock.monotonic() < seconds + 0.01
 
 
 @pytest.mark.parametrize(
@@ -288,8 +340,6 @@ async def test_a_refusal_whose_body_stalls_or_breaks_keeps_its_status():
 
 
 async def test_reading_a_key_that_hangs_is_under_the_limits_too():
-    from semel.adapters.models.catalog import build_model
-
     async def hang() -> str:
         await asyncio.get_running_loop().create_future()
         return ""

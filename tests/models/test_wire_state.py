@@ -78,6 +78,19 @@ def test_b24_blank_answers_of_the_messages_api_can_be_sent_back(name):
         assert [block["type"] for block in sent] == ["tool_use"]
 
 
+EMPTY_RESULTS = json.loads((CASES / "B24-tool-empty-result.json").read_text())["returns"]
+
+
+@pytest.mark.parametrize("family", [*FORMATS, "openai_chat"])
+def test_b24_an_empty_result_is_still_one_result_that_says_so(family):
+    texts = [text for text in EMPTY_RESULTS if isinstance(text, str)]
+    assert len(texts) == 3
+    for text in texts:
+        call = AssistantMessage(blocks=(ToolCall(id="c", name="noop", arguments="{}"),))
+        body = rendered(bundle_of(family), prompt((user("go"), call, result("c", text)))).decode()
+        assert body.count("(no output)") == 1
+
+
 def chunks(*parts: dict) -> bytes:
     return b"".join(
         b"data: " + json.dumps({"candidates": [{"content": {"parts": [part]}}]}).encode() + b"\n\n" for part in parts

@@ -87,11 +87,34 @@ def has_state(blocks: Sequence[Block], at: int) -> bool:
     return isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT
 
 
+class Image(Frozen, frozen=True, kw_only=True, tag="image"):
+    """A picture, such as image/png. `data` is base64 (media-content/v1)."""
+
+    media_type: str
+    data: str
+
+
+class Document(Frozen, frozen=True, kw_only=True, tag="document"):
+    """A file for the model to read, such as application/pdf. `data` is base64 (media-content/v1)."""
+
+    media_type: str
+    data: str
+    name: str
+
+
+Shown = Image | Document
+"""Media with their bytes, as a request carries them. A log never does: it names the blob (`Media`)."""
+
+
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
-    """What a person, or semel on their behalf, says to the model: a text, and parts behind it."""
+    """What a person, or semel on their behalf, says to the model: a text, and parts behind it.
+
+    A request carries what it shows in front of the text that speaks of it.
+    """
 
     text: str
     parts: tuple[Part, ...] = ()
+    shown: tuple[Shown, ...] = ()
 
 
 class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
@@ -117,12 +140,13 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
-    """What the model is told about one call: a text, or ordered parts."""
+    """What the model is told about one call, a text or ordered parts, and what it is shown of it, in that order."""
 
     tool_call_id: str
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
+    shown: tuple[Shown, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage

@@ -40,7 +40,7 @@ class Controls(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 NEUTRAL = Controls()
-TTL = {"short": "5m", "long": "1h"}
+LONG_TTL = "1h"  # of what the cache keeps; the short one is what providers take where nothing is said
 
 
 @dataclass(frozen=True, kw_only=True)

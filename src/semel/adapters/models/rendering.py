@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from semel.core.persistent import Chain
-from semel.core.values import Message, Prompt
+from semel.core.values import JSON, Message, Prompt
 from semel.ports.model import Request
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -19,14 +19,18 @@ KEPT_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class Place:
-    """Where a conversation stands: the role whose turn is open, and what later messages need to know of the calls before them.
+    """Where a conversation stands: the role whose turn is open, and what later messages need to know of those before them.
 
-    `names` holds the tool of each call by its id, `wire_ids` the id that its provider gave it, where that one is echoed.
+    `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
+    one is echoed; `tools` the names of all tools that were ever called, in that order; `shown` what tools showed and a family can
+    only say behind all results.
     """
 
     role: str = ""
     names: dict[str, str] = field(default_factory=dict)
     wire_ids: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, None] = field(default_factory=dict)
+    shown: list[JSON] = field(default_factory=list)
 
 
 class Form(Protocol):

@@ -28,11 +28,12 @@ def models(ctx: click.Context, *, as_json: bool) -> int:
         return 0
     rows = wiring.providers()
     if as_json:
-        for name, example, url, key in rows:
-            there = key is None or bool(os.environ.get(key, "").strip())
-            json_line({"provider": name, "example": example, "url": url, "key": key, "key_is_set": there})
+        for row in rows:
+            there = row["key"] is None or bool(os.environ.get(row["key"], "").strip())
+            json_line({**row, "key_is_set": there})
         return 0
-    table(("provider", "example", "served at", "key"), [(name, example, url, key or "none") for name, example, url, key in rows])
+    cells = [(row["provider"], row["example"], row["url"], row["key"] or "none") for row in rows]
+    table(("provider", "example", "served at", "key"), cells)
     shown(f"FAMILY:MODEL@https://host/v1 is any other server, where FAMILY is {', '.join(wiring.families())}.")
     shown("scripted:FILE is a file of answers.")
     return 0

@@ -170,7 +170,7 @@ def _finished(opened: _Open) -> list[Block]:
             start["signature"] = opened.signature
     elif opened.pieces:
         start = {**start, "input": parse("".join(opened.pieces)) or {}}
-    return [opaque(OPAQUE_PREFIX + kind, start)] if kind else []
+    return [opaque(OPAQUE_PREFIX + printable(kind, limit=64), start)] if kind else []
 
 
 def _usage_of(raw: dict[str, JSON]) -> Usage:

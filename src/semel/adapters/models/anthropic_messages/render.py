@@ -7,11 +7,13 @@ behind what is kept, so that it moves without a message being rendered again.
 
 import json
 import re
+from collections.abc import Sequence
 
 from semel.adapters.models.anthropic_messages.options import MessagesOptions
 from semel.adapters.models.arguments import sendable
-from semel.adapters.models.controls import TTL, Controls, NamedTool, Reasoning
+from semel.adapters.models.controls import LONG_TTL, Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
+from semel.adapters.models.media import PDF, parts_of
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
@@ -20,9 +22,12 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Bundle,
+    Document,
+    Image,
     Message,
     Opaque,
     Prompt,
+    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -58,7 +63,7 @@ class MessagesForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [_text(visible(message.text, EMPTY_MESSAGE))], place)
+            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
             return self._turns.add(USER, [_result(message)], place)
         return self._turns.add("assistant", self._answer(message), place)
@@ -111,16 +116,26 @@ def _marks(options: MessagesOptions) -> tuple[bytes, bytes]:
     asked, usual = options.controls.cache, options.dialect.cache
     if asked == "off" or (asked is None and usual == "off"):
         return b"", b""
-    lifetime = {"ttl": TTL["long"]} if asked == "long" else {}
+    lifetime = {"ttl": LONG_TTL} if asked == "long" else {}
     mark = b',"cache_control":' + dump({"type": "ephemeral", **lifetime})
     return mark, mark if asked is not None or usual == "conversation" else b""
 
 
+def _media(media: Sequence[Shown]) -> list[JSON]:
+    def part(item: Shown) -> JSON:
+        source = {"type": "base64", "media_type": item.media_type, "data": item.data}
+        titled = {"title": item.name} if isinstance(item, Document) and item.name.strip() else {}
+        return {"type": "image" if isinstance(item, Image) else "document", "source": source, **titled}
+
+    return parts_of(media, documents=frozenset({PDF}), text=lambda text: {"type": "text", "text": text}, part=part)
+
+
 def _result(message: ToolMessage) -> bytes:
+    text = visible(message.text, NO_OUTPUT)
     result: dict[str, JSON] = {
         "type": "tool_result",
         "tool_use_id": wire_id(message.tool_call_id, _ID),
-        "content": visible(message.text, NO_OUTPUT),
+        "content": [{"type": "text", "text": text}, *_media(message.shown)] if message.shown else text,
     }
     if message.is_error:
         result["is_error"] = True

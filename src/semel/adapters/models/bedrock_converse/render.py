@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
-from semel.adapters.models.controls import TTL, NamedTool, Reasoning, ToolChoice
+from semel.adapters.models.controls import LONG_TTL, NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.json_text import dump, member, to_bytes
+from semel.adapters.models.media import DOCUMENTS, parts_of
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
@@ -15,9 +17,11 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Bundle,
+    Image,
     Message,
     Opaque,
     Prompt,
+    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -28,6 +32,7 @@ from semel.core.values import (
 REASONING = "bedrock.reasoning"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DOCUMENT_NAME = re.compile(r"[A-Za-z0-9()\[\]-]{1,200}")
 _ANY_OBJECT = {"type": "object"}
 
 
@@ -52,14 +57,14 @@ class ConverseForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [_text(visible(message.text, EMPTY_MESSAGE))], place)
+            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
             return self._turns.add(USER, [_result(message)], place)
         return self._turns.add("assistant", self._answer(message, place), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the messages."""
-        called = tuple(dict.fromkeys(place.names.values())) if not prompt.tools else ()
+        called = () if prompt.tools else tuple(place.tools)
         if self._tools[0] != (prompt.tools, called):
             members = dump(self._members(prompt.tools, called))[1:]
             self._tools = ((prompt.tools, called), members if members == b"}" else b"," + members)
@@ -77,7 +82,7 @@ class ConverseForm:
             return _text(block.text) if block.text.strip() else b""
         if isinstance(block, ToolCall):
             name = wire_name(block.name, _NAME, longest=64)
-            place.names[block.id] = name
+            place.tools[name] = None
             start = dump({"toolUseId": wire_id(block.id, _ID), "name": name})[:-1]
             return b'{"toolUse":' + start + b',"input":' + to_bytes(sendable(block.arguments)) + b"}}"
         return to_bytes(block.data) if block.format == REASONING and self._echoes(block) else b""
@@ -118,7 +123,7 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
     asked, usual = options.controls.cache, options.dialect.cache
     if asked == "off" or (asked is None and usual == "off"):
         return b"", b""
-    lifetime = {"ttl": TTL["long"]} if asked == "long" else {}
+    lifetime = {"ttl": LONG_TTL} if asked == "long" else {}
     point = b',{"cachePoint":' + dump({"type": "default", **lifetime}) + b"}"
     return point, point if asked is not None or usual == "conversation" else b""
 
@@ -126,11 +131,22 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
 def _result(message: ToolMessage) -> bytes:
     result: dict[str, JSON] = {
         "toolUseId": wire_id(message.tool_call_id, _ID),
-        "content": [{"text": visible(message.text, NO_OUTPUT)}],
+        "content": [{"text": visible(message.text, NO_OUTPUT)}, *_media(message.shown)],
     }
     if message.is_error:
         result["status"] = "error"
     return dump({"toolResult": result})
+
+
+def _media(media: Sequence[Shown]) -> list[JSON]:
+    def part(item: Shown) -> JSON:
+        source = {"bytes": item.data}
+        if isinstance(item, Image):
+            return {"image": {"format": item.media_type.partition("/")[2], "source": source}}
+        name = wire_name(item.name, _DOCUMENT_NAME, longest=200)
+        return {"document": {"format": DOCUMENTS[item.media_type], "name": name, "source": source}}
+
+    return parts_of(media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, part=part)
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

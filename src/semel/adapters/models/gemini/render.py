@@ -6,11 +6,13 @@ the id that the server gave it, or with none if it gave none; its result is foun
 
 import json
 import re
+from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.gemini.options import GeminiOptions
 from semel.adapters.models.json_text import dump, member, text_of, to_bytes
+from semel.adapters.models.media import PDF, parts_of
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
@@ -21,6 +23,7 @@ from semel.core.values import (
     Bundle,
     Message,
     Prompt,
+    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -32,6 +35,7 @@ PART = "gemini.part"  # a whole part: a thought, a signed text without text, wha
 TEXT_STATE = "gemini.text"  # of the text before it: its signature
 CALL_STATE = "gemini.call"  # of the call before it: its signature and the id it was given; on every call that Gemini made
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_DOCUMENTS = frozenset({PDF, "text/plain", "text/html", "text/csv", "text/markdown"})
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -55,7 +59,7 @@ class GeminiForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The parts of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [_text(visible(message.text, EMPTY_MESSAGE))], place)
+            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
             return self._turns.add(USER, [_result(message, place)], place)
         return self._turns.add("model", self._answer(message, place), place)
@@ -70,6 +74,8 @@ class GeminiForm:
     def _answer(self, message: AssistantMessage, place: Place) -> list[bytes]:
         parts: list[bytes] = []
         visible_parts, first = 0, True
+        place.names.clear()
+        place.wire_ids.clear()
         for index, block in enumerate(message.blocks):
             if isinstance(block, ToolCall):
                 parts.append(self._call(block, state_behind(message.blocks, index, CALL_STATE), place, first=first))
@@ -130,8 +136,20 @@ def _text(text: str) -> bytes:
 def _result(message: ToolMessage, place: Place) -> bytes:
     name = place.names.get(message.tool_call_id, "unnamed")
     given = place.wire_ids.get(message.tool_call_id)
-    response = {"error" if message.is_error else "output": visible(message.text, NO_OUTPUT)}
-    return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response}})
+    response: dict[str, JSON] = {"error" if message.is_error else "output": visible(message.text, NO_OUTPUT)}
+    shown = [part for part in _media(message.shown) if "inlineData" in part]
+    unseen = [part["text"] for part in _media(message.shown) if "text" in part]
+    if unseen:
+        response["notShown"] = unseen  # parts of a response hold data only
+    parts = {"parts": shown} if shown else {}
+    return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response, **parts}})
+
+
+def _media(media: Sequence[Shown]) -> list[JSON]:
+    def part(item: Shown) -> JSON:
+        return {"inlineData": {"mimeType": item.media_type, "data": item.data}}
+
+    return parts_of(media, documents=_DOCUMENTS, text=lambda text: {"text": text}, part=part)
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

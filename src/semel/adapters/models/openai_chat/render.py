@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from semel.adapters.models.arguments import is_json_object, sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump
+from semel.adapters.models.media import PDF, data_url, parts_of
 from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT, REASONING_FORMATS, ChatOptions
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
@@ -23,9 +24,11 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Bundle,
+    Image,
     Message,
     Opaque,
     Prompt,
+    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -56,16 +59,20 @@ class ChatForm:
     def message(self, message: Message, place: Place) -> bytes:
         """One message, and the comma before it."""
         value = message_json(message, self._options, renderer=self._bundle.renderer)
+        before = b""
+        if isinstance(message, ToolMessage):
+            place.shown += _shown(message)
+        else:
+            before, place.shown = _showing(place), []
         comma = b"," if place.role else b""
         place.role = str(value["role"])
-        return comma + dump(value)
+        return before + comma + dump(value)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the messages."""
-        del place
         if self._tools[0] != prompt.tools or not self._tools[1]:
             self._tools = (prompt.tools, self._render_tail(prompt.tools))
-        return self._tools[1]
+        return _showing(place) + self._tools[1]
 
     def _render_tail(self, tools: tuple[ToolSpec, ...]) -> bytes:
         dialect = self._options.dialect
@@ -89,12 +96,36 @@ def message_json(message: Message, options: ChatOptions, *, renderer: int = 2) -
     """One message as the wire has it, members in their fixed order."""
     if isinstance(message, UserMessage):
         text = message.text if renderer == 1 else visible(message.text, EMPTY_MESSAGE)
-        return {"role": "user", "content": text}
+        return {"role": "user", "content": [*_media(message.shown), _text(text)] if message.shown else text}
     if isinstance(message, ToolMessage):
         text = message.text if renderer == 1 else visible(message.text, NO_OUTPUT)
         text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
         return {"role": "tool", "tool_call_id": _id(message.tool_call_id, renderer), "content": text}
     return _assistant_json(message, options, renderer)
+
+
+def _text(text: str) -> dict[str, JSON]:
+    return {"type": "text", "text": text}
+
+
+def _media(media: Sequence[Shown]) -> list[JSON]:
+    def part(item: Shown) -> JSON:
+        if isinstance(item, Image):
+            return {"type": "image_url", "image_url": {"url": data_url(item)}}
+        return {"type": "file", "file": {"filename": item.name or "document.pdf", "file_data": data_url(item)}}
+
+    return parts_of(media, documents=frozenset({PDF}), text=_text, part=part)
+
+
+def _shown(message: ToolMessage) -> list[JSON]:
+    """What a tool showed. A message of a tool holds text only, so it waits until all results have been said (wire 2)."""
+    said = [_text(f"Shown by the tool call {message.tool_call_id}:")] if message.shown else []
+    return [*said, *_media(message.shown)]
+
+
+def _showing(place: Place) -> bytes:
+    """What the tools before here showed, as a message of the user."""
+    return b"," + dump({"role": "user", "content": place.shown}) if place.shown else b""
 
 
 def _assistant_json(message: AssistantMessage, options: ChatOptions, renderer: int) -> dict[str, JSON]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
+from semel.adapters.models.media import PDF, data_url, parts_of
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.openai_responses.options import ResponsesOptions
 from semel.adapters.models.rendering import Place
@@ -20,9 +21,11 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Bundle,
+    Image,
     Message,
     Opaque,
     Prompt,
+    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -66,11 +69,11 @@ class ResponsesForm:
 
     def _items(self, message: Message) -> list[bytes]:
         if isinstance(message, UserMessage):
-            part = {"type": "input_text", "text": visible(message.text, EMPTY_MESSAGE)}
-            return [dump({"role": "user", "content": [part]})]
+            return [dump({"role": "user", "content": [*_media(message.shown), _text(visible(message.text, EMPTY_MESSAGE))]})]
         if isinstance(message, ToolMessage):
             text = visible(message.text, NO_OUTPUT)
-            output = f"error: {text}" if message.is_error else text  # the wire has no flag for it
+            text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
+            output = [_text(text), *_media(message.shown)] if message.shown else text
             return [dump({"type": "function_call_output", "call_id": _call_id(message.tool_call_id), "output": output})]
         return self._answer(message)
 
@@ -114,6 +117,19 @@ class ResponsesForm:
         asked = _controls(controls, offered=bool(tools))
         members.update({name: value for name, value in asked.items() if name not in self._options.body})
         return members
+
+
+def _text(text: str) -> dict[str, JSON]:
+    return {"type": "input_text", "text": text}
+
+
+def _media(media: Sequence[Shown]) -> list[JSON]:
+    def part(item: Shown) -> JSON:
+        if isinstance(item, Image):
+            return {"type": "input_image", "image_url": data_url(item), "detail": "auto"}
+        return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": data_url(item)}
+
+    return parts_of(media, documents=frozenset({PDF}), text=_text, part=part)
 
 
 def _said(block: Text, state: dict[str, JSON]) -> dict[str, JSON]:
