@@ -239,6 +239,13 @@ class SessionFull(StoreError):
     code = "session_too_large"
 
 
+class NotParked(StoreError):
+    """The session was restored or repaired, and its open run must be closed before anything else is done with it."""
+
+    code = "not_parked"
+    exit = 2
+
+
 class UnsafeStore(StoreError):
     """The state directory cannot be trusted: its permissions, owner, file type or file system."""
 

@@ -133,6 +133,29 @@ async def model_checked(spec: str) -> Sequence[tuple[str, bool | None, str]]:
     return [(finding.what, finding.works, finding.seen) for finding in found]
 
 
+def root_of(log: Path) -> Path | None:
+    """The state directory that a log lies in; None for a log that was copied elsewhere."""
+    from semel.adapters.file.root import SESSIONS
+
+    return log.absolute().parents[2] if len(log.absolute().parents) > 3 and log.absolute().parents[1].name == SESSIONS else None
+
+
+def floor_path(root: Path) -> Path:
+    """Where the feature floor of a state directory is."""
+    from semel.adapters.file.floor import NAME
+
+    return root / NAME
+
+
+def floor_names(root: Path) -> frozenset[str]:
+    """The feature floor of a state directory. Raises StoreError where it cannot be trusted."""
+    from semel.adapters.file.disk import Disk
+    from semel.adapters.file.floor import FileFloor
+    from semel.adapters.file.root import Root
+
+    return FileFloor(Root(root, Disk())).names()
+
+
 def examine(settings: Settings) -> "Iterator[Finding]":
     """What can be said about a state directory. Changes nothing."""
     from semel.adapters.file.doctor import examine as look
@@ -154,13 +177,21 @@ def repair(settings: Settings, session: str) -> "Loss | None":
     return cut(store_of(settings).root, session)
 
 
+def parking_ground(settings: Settings) -> "tuple[Ground, FileStore]":
+    """What a session is opened on whose run must be closed before anybody goes on with it."""
+    from semel.adapters.file.store import FileStore
+    from semel.adapters.system import SystemClock, SystemIds
+
+    store = FileStore(settings.state, SystemClock(), known=KNOWN, inline_sync=settings.inline_sync, parking=True)
+    return Ground(store=store, clock=SystemClock(), ids=SystemIds()), store
+
+
 def back_up(settings: Settings, target: Path) -> "CopyList":
     """Copy all sessions into a new directory."""
     from semel.adapters.file.backup import back_up as copy
     from semel.adapters.system import SystemClock
 
-    store = store_of(settings)
-    return copy(store.root, target, store.read, list(store.sessions()), SystemClock().now_ms())
+    return copy(store_of(settings), target, SystemClock().now_ms())
 
 
 def restore(settings: Settings, source: Path) -> "CopyList":

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from semel.core.behind import proven_behind
 from semel.core.frame import Frame, Point, encode_frames, encode_lineage
+from semel.core.header import Proven
 from semel.ports.log import Payload
 
 LINEAGE = "000102030405060708090a0b0c0d0e0f"
@@ -79,3 +81,8 @@ def reference_log(*, lineage: str = LINEAGE, size: int = 120) -> Log:
             ([payload(33), payload(size), payload(20)], 12, True),
         ]
     )
+
+
+def behind(data: bytes, offset: int) -> tuple[Proven, ...]:
+    """The proven headers behind a byte of a log that is in memory."""
+    return proven_behind(lambda at, limit: data[at : at + limit], offset).listed

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.frame import encode_frames, proven_behind, scan
+from semel.core.frame import encode_frames, scan
 from semel.errors import LogDamaged
 from storage.conftest import MakeStore, plant, refused_unchanged
-from storage.logs import START_MS, Log, build, lineage_payload, payload
+from storage.logs import START_MS, Log, behind, build, lineage_payload, payload
 
 NOTES = build([([lineage_payload(), payload(40)], 1, True)] + [([payload(40)], 1, True) for _ in range(7)])  # records 1 to 8
 NINTH = encode_frames([payload(200)], scan(NOTES.data).point, at_ms=START_MS, fence=1, synced=8).data
@@ -69,4 +69,4 @@ async def test_b34_damage_among_acknowledged_records_is_loud_and_what_follows_ca
         await make_store().open("box")
     assert caught.value.offset == offset
     assert why in caught.value.reason
-    assert [header.seq for header in proven_behind(make_store().raw("box"), offset)] == readable
+    assert [header.seq for header in behind((root / "sessions" / "box" / "wal.log").read_bytes(), offset)] == readable

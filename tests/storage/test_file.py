@@ -255,7 +255,6 @@ async def test_an_unknown_session_reads_as_unknown_and_creates_nothing(make_stor
     assert store.sessions() == []
     assert store.read_status("box") is None
     assert store.owner("box") is None
-    assert store.raw("box") == b""
     with pytest.raises(UnknownSession, match="no session 'box'"):
         store.read("box")
     assert not root.exists()
@@ -334,6 +333,6 @@ async def test_a_torn_tail_that_cannot_be_kept_aside_is_not_cut(make_store: Make
     plant(root, log.data[: end + 40])
     for name in (f"wal.torn-{end}", *(f"wal.torn-{end}-{number}" for number in range(1, 1000))):
         (place / name).write_bytes(b"")
-    with pytest.raises(StoreError, match="1000 torn tails"):
+    with pytest.raises(StoreError, match=r"1000 files wal\.torn-3764 already"):
         await make_store().open("box")
     assert (place / "wal.log").read_bytes() == log.data[: end + 40]

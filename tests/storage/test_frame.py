@@ -17,7 +17,6 @@ from semel.core.frame import (
     encode_frames,
     encode_lineage,
     incomplete,
-    proven_behind,
     scan,
     synced_upto,
     witnessed,
@@ -26,7 +25,7 @@ from semel.core.reading import verified
 from semel.core.tail import NEWER_WRITER
 from semel.errors import AppendRefused, LogDamaged, NewerWriter
 from semel.ports.log import Payload
-from storage.logs import LINEAGE, build, lineage_payload, payload, reference_log
+from storage.logs import LINEAGE, behind, build, lineage_payload, payload, reference_log
 
 WORKED_EXAMPLE = (
     b"2 0 1767225600000 1 0 1 79 - 9a083638 74010b9e6e74fd1e14418a50638aead8d8544c078d3c04d7f1b103ba8965b72d "
@@ -258,17 +257,17 @@ def test_verify_can_list_every_proven_frame_behind_damage() -> None:
     log = reference_log()
     at = log.frames[9].offset
     damaged = log.data[: at + 150] + b"~" + log.data[at + 151 :]
-    found = proven_behind(damaged, scan(damaged).tail.offset)
+    found = behind(damaged, scan(damaged).tail.offset)
     assert [header.seq for header in found] == list(range(9, 27))  # the damaged payload's own header is intact
     glued = log.data[: at + 40] + log.data[at:]
-    found = proven_behind(glued, scan(glued).tail.offset)
+    found = behind(glued, scan(glued).tail.offset)
     assert [(header.seq, header.whole) for header in found] == [(seq, True) for seq in range(9, 27)]
 
 
 def test_a_log_line_quoted_inside_a_record_is_not_listed_as_a_frame_of_its_own() -> None:
     quoted = WORKED_EXAMPLE.splitlines()[1].replace(b'"', b'\\"')
     log = build([([lineage_payload(), Payload(json=b'{"text":"' + quoted + b'"}')], 1, True)])
-    assert [header.seq for header in proven_behind(log.data, 0)] == [0, 1]
+    assert [header.seq for header in behind(log.data, 0)] == [0, 1]
 
 
 def test_random_batches_survive_the_round_trip() -> None:

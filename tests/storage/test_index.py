@@ -1,6 +1,7 @@
 """P33: a listing is the index up to its watermark and the log behind it; the index can be lost, stale or damaged at any byte."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -9,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from semel import Agent, Runtime
+from semel.adapters.file.repair import repair
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
+from semel.core.frame import scan
 from semel.engine.resume import Ground
-from semel.errors import OutcomeUnknown
+from semel.errors import LogDamaged, OutcomeUnknown
 from semel.faces.listing import Listing, listing_of
 from semel.faces.views import waiting_of
-from semel.ports.log import View
+from semel.ports.log import TakeFrames, View
 from semel.ports.tool import Call
 from tests.engine.fakes import call, counting, script_file
 
@@ -29,9 +32,9 @@ class CountingStore(FileStore):
 
     reads = 0
 
-    def read(self, session: str, after: int = -1) -> View:
+    def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         self.reads += 1
-        return super().read(session, after)
+        return super().read(session, after, take=take)
 
 
 def store_at(root: Path) -> CountingStore:
@@ -109,14 +112,52 @@ async def test_a_row_that_lies_about_its_log_is_not_believed(root: Path) -> None
         db.execute("UPDATE summary SET content = replace(content, 'completed', 'cancelled')")
     db.close()
     assert told(root)[:2] == truth
+
+
+async def test_the_index_is_a_witness_of_what_was_durable(root: Path) -> None:
+    """What a listing has shown can never vanish unseen, also where nothing else remembers it."""
+    truth = told(root)[0]
     index, older = root / "index.db", (root / "index.db").read_bytes()
     log = root / "sessions" / "done" / "wal.log"
-    data = log.read_bytes()
-    log.write_bytes(data[:-9])
+    head = next(one.head_seq for one in truth if one.session == "done")
+    data, start = log.read_bytes(), scan(log.read_bytes()).frames[-1].offset
     (log.parent / "status.json").unlink()
+    for cut in (data[:-9], data[:start], b""):
+        log.write_bytes(cut)
+        index.write_bytes(older)
+        with pytest.raises(LogDamaged, match=f"record {head} was durable"):
+            await store_at(root).open("done")
+        if cut:
+            with pytest.raises(LogDamaged, match=f"record {head} was durable"):
+                store_at(root).read("done")
+        assert log.read_bytes() == cut
+        index.unlink()  # control: nobody remembers it, so it may never have been
+        assert (store_at(root).read("done").head if cut else 0) == (head - 1 if cut else 0)
+    log.write_bytes(data)
     index.write_bytes(older)
-    shown = {one.session: one.head_seq for one in told(root)[0]}
-    assert shown["done"] == next(one.head_seq for one in truth[0] if one.session == "done") - 1
+    await (await store_at(root).open("done")).close()
+
+
+async def test_the_index_does_not_testify_against_another_log_under_the_same_id(root: Path, tmp_path: Path) -> None:
+    told(root)
+    shutil.rmtree(root / "sessions" / "done")  # somebody wants to start anew
+    await send(root, "done", tmp_path / "m.json", "new")
+    assert store_at(root).read("done").head > 0
+    assert all(one.error is None for one in told(root)[0])
+
+
+async def test_a_repair_makes_the_index_forget_what_was_lost(root: Path) -> None:
+    head = next(one.head_seq for one in told(root)[0] if one.session == "done")
+    log = root / "sessions" / "done" / "wal.log"
+    log.write_bytes(log.read_bytes()[: scan(log.read_bytes()).frames[-1].offset])
+    (log.parent / "status.json").unlink()
+    with pytest.raises(LogDamaged):
+        await store_at(root).open("done")
+    loss = repair(store_at(root).root, "done")
+    assert loss is not None
+    assert loss.remembered == head
+    parking = FileStore(root, SystemClock(), known=KNOWN, parking=True)
+    await (await parking.open("done")).close()
 
 
 async def test_a_planted_link_is_not_followed_and_a_directory_is_survived(root: Path, tmp_path: Path) -> None:

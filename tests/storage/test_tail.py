@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.core.frame import Point, TailKind, encode_frames, proven_behind, scan
+from semel.core.frame import Point, TailKind, encode_frames, scan
 from semel.ports.log import Payload
-from storage.logs import START_MS, Log, build, lineage_payload, payload, reference_log
+from storage.logs import START_MS, Log, behind, build, lineage_payload, payload, reference_log
 from storage.sweeps import bit_flips, bursts, power_loss_images, prefixes, tally, verdict
 
 LOG = reference_log()
@@ -324,4 +324,4 @@ def test_no_bytes_make_a_scan_raise_or_accept_what_was_never_written(cuts: list[
     assert found.frames == LOG.frames[: len(found.frames)]
     assert found.tail.offset == LOG.boundaries[len(found.frames)]
     assert (found.tail.kind is TailKind.CLEAN) == (found.tail.reason == "")
-    assert {header.seq for header in proven_behind(data, found.tail.offset)} <= set(range(27))
+    assert {header.seq for header in behind(data, found.tail.offset)} <= set(range(27))

@@ -48,6 +48,7 @@ from semel.core.records import (
 from semel.core.values import STATE_OF_TEXT, AssistantMessage, Opaque
 
 EARLY_RETURN = "early-return/v1"
+MEDIA_CONTENT = "media-content/v1"
 OPENROUTER_FORMAT = "reasoning_details"
 TEXT_STATE_FORMATS = STATE_OF_TEXT | {"gemini.part"}  # the last is a whole part, such as a signature with an empty text
 OPENROUTER_ECHO = "open_router_details"
@@ -68,7 +69,7 @@ def _always(_record: object) -> bool:
     return True
 
 
-def _contents(record: Any) -> Iterator[Content]:
+def contents(record: Any) -> Iterator[Content]:
     """Every piece of content that a record carries."""
     for entry in (*getattr(record, "entries", ()), *getattr(record, "replacement", ())):
         yield entry.content
@@ -99,13 +100,13 @@ def _subjects(note: HookNote) -> Iterator[Content]:
 
 
 def _blocks(record: Any) -> Iterator[object]:
-    for content in _contents(record):
+    for content in contents(record):
         yield from content.blocks if isinstance(content, AssistantMessage) else ()
 
 
 def _media(record: Any) -> bool:
     """Any ordered parts, whatever is in them (M5)."""
-    return any(getattr(content, "parts", ()) for content in _contents(record))
+    return any(getattr(content, "parts", ()) for content in contents(record))
 
 
 def _text_state(record: Any) -> bool:
@@ -120,7 +121,7 @@ def _openrouter(record: Any) -> bool:
 
 def _frozen(record: Any, field: str, value: object = None) -> bool:
     """Whether a config that this record carries has the field set, or set to `value`."""
-    found = [getattr(content, field) for content in _contents(record) if isinstance(content, Config)]
+    found = [getattr(content, field) for content in contents(record) if isinstance(content, Config)]
     return any(item == value if value is not None else item not in (None, False) for item in found)
 
 
@@ -159,7 +160,7 @@ GATES = (
     Gate("terminate/v1", (ToolCallReturned, ToolResult), "`terminate` is true", lambda record: bool(record.terminate)),
     Gate("resolution/v1", (IndeterminateResolved,), "always", _always),
     Gate("supplied-history/v1", (HistorySupplied,), "always", _always),
-    Gate("media-content/v1", (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has `parts`", _media),
+    Gate(MEDIA_CONTENT, (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has `parts`", _media),
     Gate(
         "provider-text-state/v1",
         (*_CONTENT, RunRefrozen),

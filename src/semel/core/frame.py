@@ -6,7 +6,6 @@ The lineage line is exactly the frame at offset 0. What may lie behind the last 
 """
 
 import hashlib
-import re
 import zlib
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,16 +14,13 @@ import msgspec
 
 from semel.core.header import (
     FEATURE_NAME,
-    HEADER,
     HEADER_NUMBER,
     NUMBER_LIMIT,
     PAYLOAD_BYTES_MAX,
     Lineage,
     Point,
-    Proven,
     decode_lineage,
     encode_lineage,
-    proven,
 )
 from semel.core.tail import Tail, TailKind, judge
 from semel.core.values import Frozen
@@ -36,7 +32,6 @@ __all__ = [
     "Frame",
     "Lineage",
     "Point",
-    "Proven",
     "Scan",
     "Tail",
     "TailKind",
@@ -44,14 +39,11 @@ __all__ = [
     "encode_lineage",
     "incomplete",
     "line_of",
-    "proven_behind",
     "scan",
     "synced_upto",
     "within_ceiling",
     "witnessed",
 ]
-
-_HEADER_ANYWHERE = re.compile(b"(?=(" + HEADER.pattern + b"))")
 
 
 class Frame(Frozen, frozen=True, kw_only=True, gc=False):
@@ -307,17 +299,3 @@ def witnessed(status: bytes | None) -> int:
         return max(0, msgspec.json.decode(status or b"{}", type=_Witness).head_seq)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return 0
-
-
-def proven_behind(data: bytes, offset: int) -> tuple[Proven, ...]:
-    """Every proven header at or behind `offset`, for `verify`: what could still be read behind damage. Not for replay."""
-    found: list[Proven] = []
-    reached = offset
-    for match in _HEADER_ANYWHERE.finditer(data, offset):
-        if match.start() < reached:
-            continue
-        header = proven(data, match.start())
-        if header is not None:
-            found.append(header)
-            reached = header.payload_offset + (header.length if header.whole else 0)
-    return tuple(found)

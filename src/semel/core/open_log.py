@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from semel.core.blob_names import named_blobs
 from semel.core.codec import decode
 from semel.core.fold import fold
 from semel.core.frame import Frame
@@ -31,11 +32,12 @@ class Opening:
     """The fold of a log whose frames come piece by piece, as `SessionStore.open` hands them out; memory holds one write."""
 
     def __init__(self, session: str) -> None:
-        """Nothing is there yet; `failed` is what `state` will raise."""
+        """Nothing is there yet. `failed` is what `state` will raise; `blobs` are those that were named, as in `named_blobs`."""
         self._session = session
         self._state: Session | None = None
         self._write: list[Frame] = []
         self.failed: CorruptLog | NewerWriter | None = None
+        self.blobs: dict[str, int] = {}
 
     def take(self, frames: Sequence[Frame]) -> None:
         """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first."""
@@ -44,6 +46,7 @@ class Opening:
         try:
             for frame in frames:
                 self._take(frame)
+            self.blobs = {**named_blobs(frames), **self.blobs}
         except (CorruptLog, NewerWriter) as error:
             self.failed = error
 

@@ -6,9 +6,11 @@ lacks at the first frame that needs it, before anybody decodes that; damage and 
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from semel.core.frame import Frame, Scan, good_frames
 from semel.core.header import PAYLOAD_BYTES_MAX, Point
-from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
+from semel.core.tail import NEWER_WRITER, SECTOR_BYTES, Tail, TailKind, judge
 from semel.errors import LogDamaged, NewerWriter
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -16,7 +18,10 @@ _LINE_BYTES_MOST = PAYLOAD_BYTES_MAX + 1024 * 1024
 
 
 class Reading:
-    """One pass over a log. `point` is where it stands behind the good frames so far, `features` what those need."""
+    """One pass over a log. `point` is where it stands behind the good frames so far, `features` what those need.
+
+    What lies behind the good frames is kept for the tail rule, but not what cannot change its verdict.
+    """
 
     def __init__(self, start: Point | None = None) -> None:
         """From `start`, by default from the beginning."""
@@ -24,10 +29,13 @@ class Reading:
         self.features: frozenset[str] = frozenset()
         self._rest: list[bytes] = []
         self._waiting_bytes = 0
-        self._stuck = False
+        self._stuck = self._decided = False
+        self._zeros = 0  # unwritten sectors directly behind the good frames that are not kept
 
     def feed(self, piece: bytes) -> Sequence[Frame]:
         """The good frames that this piece completes, in order; none any more once something else was met."""
+        if self._decided or self._is_more_of_a_hole(piece):
+            return ()
         self._rest.append(piece)
         self._waiting_bytes -= len(piece)
         if self._stuck or (self._waiting_bytes > 0 and b"\n" not in piece):
@@ -36,14 +44,26 @@ class Reading:
         frames, point = good_frames(data, self.point)
         rest = data[point.offset - self.point.offset :]
         self.point, self._rest = point, [rest]
-        self._stuck = b"\n" in rest or len(rest) > _LINE_BYTES_MOST
+        newline, nul = rest.find(b"\n"), rest.find(b"\0")
+        self._stuck = newline >= 0 or len(rest) > _LINE_BYTES_MOST
+        if newline >= 0 and not 0 <= nul < newline:
+            self._decided, self._rest = True, [rest[: newline + 2]]  # a whole line that is no frame is damage, whatever follows
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
         self.features = self.features.union(*{frame.requires for frame in frames})
         return frames
 
     def tail(self, anchor: int = 0) -> Tail:
         """What lies behind the good frames, once there is nothing more to feed. `anchor` as in `frame.scan`."""
-        return judge(b"".join(self._rest), self.point.offset, self.point, anchor)
+        shifted = replace(self.point, offset=self.point.offset + self._zeros)
+        return replace(judge(b"".join(self._rest), shifted.offset, shifted, anchor), offset=self.point.offset)
+
+    def _is_more_of_a_hole(self, piece: bytes) -> bool:
+        """Whether the log goes on with whole sectors of NULs where it has had nothing but NULs behind its good frames."""
+        more = len(piece) % SECTOR_BYTES == 0 and self._waiting_bytes > 0 and not piece.strip(b"\0")
+        if not more or len(self._rest) != 1 or self._rest[0].strip(b"\0"):
+            return False
+        self._zeros += len(piece)
+        return True
 
 
 class Verification:

@@ -7,11 +7,11 @@ from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
 from semel.core.waiting import waits_of
 
-VERSION = 2
+VERSION = 3
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
-    """A session up to `head_seq`. `state` is that of its newest run, None without one.
+    """A session up to `head_seq` of its log `lineage`. `state` is that of its newest run, None without one.
 
     `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the
     end of an approval or of a held call), Unix milliseconds. `unknown` are calls that
@@ -19,6 +19,7 @@ class Summary(Frozen, frozen=True, kw_only=True):
     """
 
     version: int
+    lineage: str
     head_seq: int
     updated_at_ms: int
     state: StatusState | None = None
@@ -37,6 +38,7 @@ def summary_of(state: Session, digest: str) -> Summary:
     status, run = status_of(state, digest), state.run
     return Summary(
         version=VERSION,
+        lineage=state.lineage,
         head_seq=state.head,
         updated_at_ms=state.last_at_ms,
         state=status.state if status else None,

@@ -182,7 +182,7 @@ def _hole_fault(data: bytes, base: int, at: int) -> str | None:
         start, end = hole.span()
         starts = start == at or (base + start) % SECTOR_BYTES == 0 or data[start - 1 : start] == b"\n"
         if not starts or not ((base + end) % SECTOR_BYTES == 0 or end == len(data)):
-            return f"the NUL bytes from {base + start} to {base + end} are not whole unwritten sectors"
+            return f"the NUL bytes up to byte {base + end} are not whole unwritten sectors"
     return None
 
 

@@ -24,13 +24,17 @@ class Ground:
 
 
 async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:
-    """Take the lease, verify and fold the log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
+    """Take the lease, verify and fold the log; blobs that none of its records names go. What is wrong with it is raised.
+
+    Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog, and StoreError.
+    """
     opening = Opening(session)
     writer = await ground.store.open(session, take=opening.take)
     try:
         state = opening.state()
         if not state.lineage:
             state = replace(state, lineage=ground.ids.fresh())
+        writer.blobs.collect(opening.blobs)
     except BaseException:
         await writer.close()
         raise

@@ -6,14 +6,13 @@ from semel import wiring
 from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Send
 from semel.core.fold import fold
-from semel.core.frame import Frame
-from semel.core.open_log import state_of
+from semel.core.open_log import Opening
 from semel.core.prompt import prompt_of
 from semel.core.recover import recover
 from semel.core.state import Logged, Run, Session
 from semel.core.values import Bundle, clean_text
 from semel.errors import OutcomePending, UnknownSession, need
-from semel.faces.views import SessionView, view_of
+from semel.faces.views import view_of
 from semel.ports.log import SessionStore
 from semel.ports.model import Request
 from semel.ports.world import Clock
@@ -40,7 +39,7 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
     state, asks = view.state, False
     if state.run is not None:
         state, asks = _gone_on(state)
-    ahead = state if asks else _next_run(view, state, text)
+    ahead = state if asks else _next_run(store, view.state, state, text)
     run = need(ahead.run, "a state that asks the model has an open run")
     model = wiring.model_frozen(run.config.bundle, {}, clock)
     request = model.render(prompt_of(ahead, run))
@@ -65,9 +64,9 @@ def _gone_on(state: Session) -> tuple[Session, bool]:
     return _ahead(ahead, end), False
 
 
-def _next_run(view: SessionView, state: Session, text: str | None) -> Session:
+def _next_run(store: SessionStore, logged: Session, state: Session, text: str | None) -> Session:
     """The state in which a next run, frozen like the last one, asks for the first time."""
-    last = _last_run(view, state)
+    last = logged.run or _last_run(store, state)
     message = PLACEHOLDER if text is None else clean_text(text)
     command = Send(
         key=_KEY,
@@ -81,15 +80,14 @@ def _next_run(view: SessionView, state: Session, text: str | None) -> Session:
     return _ahead(state, send(state, command))
 
 
-def _last_run(view: SessionView, state: Session) -> Run:
+def _last_run(store: SessionStore, state: Session) -> Run:
     """The newest run as it was before its end: what it was frozen to."""
-    if view.state.run is not None:
-        return view.state.run
     ended = state.ended.get(state.newest) if state.newest else None
     if ended is None:
         raise UnknownSession(f"session {state.session!r} has no run yet, so there is no request to show")
-    frames: tuple[Frame, ...] = tuple(frame for frame in view.frames if frame.seq < ended.head)
-    return need(state_of(frames, frozenset(), state.session).run, "a run is open until its end")
+    before = Opening(state.session)
+    store.read(state.session, take=lambda frames: before.take([frame for frame in frames if frame.seq < ended.head]))
+    return need(before.state().run, "a run is open until its end")
 
 
 def _ahead(state: Session, decision: Decision) -> Session:

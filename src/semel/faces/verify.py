@@ -1,27 +1,57 @@
-"""Checking a log byte by byte: every frame, the tail rule, the features, and that its records tell a legal story."""
+"""Checking a log byte by byte: every frame, the tail rule, the features, that its records tell a legal story, and its blobs."""
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 import msgspec
 
+from semel.core.behind import Behind, proven_behind
 from semel.core.codec import decode
 from semel.core.features import KNOWN
-from semel.core.frame import Frame, Point, Proven, Tail, TailKind, proven_behind, witnessed
+from semel.core.frame import Frame, Lineage, Point, Tail, TailKind, witnessed
+from semel.core.header import Proven
 from semel.core.open_log import Opening
 from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.tail import NEWER_WRITER
 from semel.errors import CorruptLog, NewerWriter, StoreError
 
-LOG_NAME, STATUS_NAME = "wal.log", "status.json"
+LOG_NAME, STATUS_NAME, BLOBS_NAME = "wal.log", "status.json", "blobs"
 Progress = Callable[[int], None]
+Witness = Callable[[Lineage | None], int]
+RegionKind = Literal["good", "torn", "damaged", "readable", "newer"]
+_BLOB_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes `start` to `end` of a log.
+
+    They are `good` frames, a `torn` tail, `damaged`, `readable` frames behind damage, or what a `newer` semel wrote.
+    """
+
+    start: int
+    end: int
+    kind: "RegionKind"
+
+
+class BadBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """A blob that record `seq` is the first to name, and what is wrong with it."""
+
+    name: str
+    seq: int
+    what: Literal["missing", "damaged"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log is: `clean`, `torn` (an unacknowledged tail, which the next open cuts), `damaged`, `newer` or `corrupt`.
+    """What a log is: `clean`, `torn`, `damaged`, `newer`, `corrupt`, or `incomplete`.
 
+    A torn tail was never acknowledged; the next open cuts it. An incomplete log is sound, but a blob that it names is not.
     `records` are good ones, up to `head_seq`; `offset` and `seq` say where the first bad frame starts and which it should be.
-    `behind` lists the proven frames behind the damage.
+    `regions` tell what all its bytes are. `behind` lists the first proven frames behind the damage, `behind_records` counts them.
+    `features` are those that its frames need, `blobs` how many blobs its records name.
     """
 
     path: str
@@ -34,26 +64,45 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     seq: int | None = None
     reason: str | None = None
+    regions: tuple[Region, ...] = ()
     behind: tuple[Proven, ...] = ()
+    behind_records: int = 0
+    features: tuple[str, ...] = ()
+    blobs: int = 0
+    bad_blobs: tuple[BadBlob, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Whether this build opens the log."""
+        """Whether this build opens the log, and can go on with all that it names."""
         return self.verdict in {"clean", "torn"}
 
 
-def verify_log(path: Path, session: str | None = None, progress: Progress = lambda _bytes: None) -> Verdict:
+def no_witness(_lineage: Lineage | None) -> int:
+    """For a log of which nothing is known."""
+    return 0
+
+
+def verify_log(
+    path: Path, session: str | None = None, progress: Progress = lambda _bytes: None, witness: Witness = no_witness
+) -> Verdict:
     """Check a log file. `session` is whose it should be, if that is known; a status document beside it is a witness.
 
-    The file is read piece by piece: memory holds a piece of it, and its state. Raises StoreError if it cannot be read.
+    The file is read piece by piece: memory holds a piece of it, and its state. `witness` tells the highest record of a lineage
+    that something else calls durable. Raises StoreError if the file cannot be read.
     """
     anchor = witnessed(_read_status(path.with_name(STATUS_NAME)))  # read first: the log only grows
     check = _Check(session)
     size = check.read(path, progress, must_be_there=not anchor)
-    tail, point = check.reading.tail(anchor), check.reading.point
+    point = check.reading.point
+    tail = check.reading.tail(max(anchor, witness(point.lineage)))
     lineage = point.lineage
     fault, offset, seq, reason = _fault(check, tail)
     good = point if check.at is None else check.good
+    behind = _behind(path, point.offset) if fault == "damaged" and size else Behind()
+    bad_blobs = tuple(_bad_blobs(path.with_name(BLOBS_NAME), check.opening.blobs)) if fault in ("clean", "torn") else ()
+    if bad_blobs:
+        fault, offset, seq = "incomplete", None, bad_blobs[0].seq
+        reason = f"{len(bad_blobs)} of the blobs that it names are missing or damaged"
     return Verdict(
         path=str(path),
         session=session or (lineage.session if lineage else None),
@@ -65,8 +114,58 @@ def verify_log(path: Path, session: str | None = None, progress: Progress = lamb
         offset=offset,
         seq=seq,
         reason=reason,
-        behind=proven_behind(path.read_bytes(), point.offset) if fault == "damaged" and size else (),
+        regions=tuple(_regions(point.offset, size, tail, behind)),
+        behind=behind.listed,
+        behind_records=behind.count,
+        features=tuple(sorted(check.reading.features)),
+        blobs=len(check.opening.blobs),
+        bad_blobs=bad_blobs,
     )
+
+
+def _behind(path: Path, offset: int) -> Behind:
+    with path.open("rb") as file:
+        return proven_behind(partial(_read_at, file), offset)
+
+
+def _read_at(file: BinaryIO, offset: int, limit: int) -> bytes:
+    file.seek(offset)
+    return file.read(limit)
+
+
+def _regions(end: int, size: int, tail: Tail, behind: Behind) -> Iterator[Region]:
+    """What the bytes of a log are, in order, as far as `behind` lists them; `end` is that of the last good frame."""
+    if end:
+        yield Region(start=0, end=end, kind="good")
+    at, readable = end, end
+    for line in (header for header in behind.listed if header.whole):
+        if line.offset > at:
+            if at > readable:
+                yield Region(start=readable, end=at, kind="readable")
+            yield Region(start=at, end=line.offset, kind="damaged")
+            readable = line.offset
+        at = line.payload_offset + line.length + 1
+    if at > readable:
+        yield Region(start=readable, end=at, kind="readable")
+    if at < size and behind.count == len(behind.listed):
+        rest: RegionKind = "torn" if tail.kind is TailKind.TORN else "newer" if tail.reason == NEWER_WRITER else "damaged"
+        yield Region(start=at, end=size, kind=rest)
+
+
+def _bad_blobs(directory: Path, named: Mapping[str, int]) -> Iterator[BadBlob]:
+    """Every blob that a record names and that is not there, or not what its name says."""
+    for name, seq in named.items():
+        path = directory / (name if _BLOB_NAME.fullmatch(name) else "no name")  # one that leads elsewhere names no blob
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            yield BadBlob(name=name, seq=seq, what="missing")
+            continue
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        if digest != name:
+            yield BadBlob(name=name, seq=seq, what="damaged")
 
 
 class _Check:

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import json
 
 from semel.core.decide import known_delivery
-from semel.core.frame import Frame, incomplete, witnessed
-from semel.core.open_log import state_of
+from semel.core.frame import Frame, witnessed
+from semel.core.open_log import Opening
 from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
@@ -21,10 +21,9 @@ from semel.ports.log import SessionStore
 
 @dataclass(frozen=True, kw_only=True)
 class SessionView:
-    """A session's state up to what a reader may know, its frames, and who holds it."""
+    """A session's state up to what a reader may know, and who holds it. `mark` is that of the log, as in `ports.log.View`."""
 
     state: Session
-    frames: tuple[Frame, ...]
     owner: str | None
     mark: str | None = None
 
@@ -36,9 +35,14 @@ def view_of(store: SessionStore, session: str) -> SessionView:
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
-    view = store.read(session)
-    state = state_of(view.frames, incomplete(view.frames), session)
-    return SessionView(state=state, frames=view.frames, owner=view.owner, mark=view.mark)
+    opening = Opening(session)
+    view = store.read(session, take=opening.take)
+    return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)
+
+
+def frames_of(store: SessionStore, session: str) -> tuple[Frame, ...]:
+    """All frames that a reader may know, in memory at once: for what tells a whole story."""
+    return store.read(session).frames
 
 
 def known_run(store: SessionStore, session: str, key: str, text: str, context: JSON = None) -> str | None:
@@ -95,7 +99,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     if known is not None:
         return known
     view = view_of(store, session)
-    found = summary_of(view.state, view.frames[-1].digest)
+    found = summary_of(view.state, view.state.digest)
     if remember and view.mark is not None:
         store.remember(session, view.mark, encode_summary(found))
     return found

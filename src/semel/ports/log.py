@@ -7,8 +7,8 @@ SessionStore contract
   STORE-3  `open` of a session that does not exist creates nothing durable until the first append.
   STORE-4  Each `open` has a fence above every fence the session ever had.
   STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
-  STORE-6  `open` with `take` hands it all verified frames, in order and in pieces, as they are read; so a log need not fit into
-           memory. Nothing is changed before all are verified, and what `take` raises ends the open.
+  STORE-6  `open` and `read` with `take` hand it their frames, each once, in order and in pieces, as they are read; so a log need
+           not fit into memory. `open` changes nothing before all are verified. What `take` raises ends either.
   STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
            nothing that is damaged is recalled (P33).
 
@@ -58,7 +58,7 @@ class View(Frozen, frozen=True, kw_only=True):
 
 
 TakeFrames = Callable[[Sequence[Frame]], None]
-"""Is handed verified frames while a log is opened."""
+"""Is handed verified frames while a log is opened or read."""
 
 
 class LogWriter(Protocol):
@@ -129,8 +129,11 @@ class SessionStore(Protocol):
     async def open(self, session: str, *, take: TakeFrames | None = None) -> LogWriter:
         """Take the lease, verify, recover the tail, and return the writer. `take` may be called in another thread."""
 
-    def read(self, session: str, after: int = -1) -> View:
-        """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own."""
+    def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
+        """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own.
+
+        With `take` it gets them and the view holds none; damage that is found behind what it got is raised all the same.
+        """
 
     def blobs(self, session: str) -> Blobs:
         """The large content of a session, for reading."""

@@ -10,6 +10,7 @@ from semel.adapters.file.root import Place, naming, open_private, replace_file
 from semel.errors import BlobDamaged, LeaseLost
 
 DIRECTORY = "blobs"
+DAMAGED_LOG = "wal.damaged-"  # what a repair kept of a log; its records may name blobs, too
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -55,17 +56,21 @@ class FileBlobs:
         return []
 
     def collect(self, named: Collection[str]) -> Sequence[str]:
-        """Remove what is not named, and what a `put` that died has left."""
+        """Remove what is not named, and what a `put` that died has left. Beside the rest of a damaged log all are kept."""
         self._check()
         removed: list[str] = []
         with naming("collect", self.path), suppress(FileNotFoundError), self._open() as directory:
-            for name in self._disk.names(directory):
+            for name in () if self._is_repaired() else self._disk.names(directory):
                 if name not in named and _NAME.fullmatch(name.removesuffix(".new")):
                     self._disk.unlink(name, directory)
                     removed.append(name)
             if removed:
                 self._disk.sync_directory(directory)
         return removed
+
+    def _is_repaired(self) -> bool:
+        with self._place.open() as session:
+            return any(name.startswith(DAMAGED_LOG) for name in self._disk.names(session))
 
     @contextmanager
     def _open(self) -> Iterator[int]:

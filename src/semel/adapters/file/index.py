@@ -3,6 +3,9 @@
 A row holds a summary and the mark of the log that it was derived from, written in one transaction: that is its watermark. A
 log that has grown, or was replaced, has another mark, and is read again. Whatever is wrong with the file, it is as if there
 were none: it is dropped and written anew, and nobody waits for it.
+
+A summary is only ever remembered of records that are durable. So it is a witness too: a log of that lineage which ends before
+the record that its row names has lost something.
 """
 
 import hashlib
@@ -12,10 +15,21 @@ import stat
 from contextlib import closing, suppress
 from pathlib import Path
 
+import msgspec
+
+from semel.core.header import Lineage
+
 NAME = "index.db"
 _SCHEMA = 1
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
 _WAIT_SECONDS = 0.2
+
+
+class _Named(msgspec.Struct):
+    """What a summary says of the log that it was derived from."""
+
+    lineage: str = ""
+    head_seq: int = 0
 
 
 class Index:
@@ -27,14 +41,30 @@ class Index:
 
     def recall(self, session: str, mark: str) -> bytes | None:
         """What was remembered of a session whose log has this mark."""
+        row = self._row(session)
+        return None if row is None or row[0] != mark else row[1]
+
+    def witness(self, session: str, lineage: Lineage | None) -> int:
+        """The highest record that was durable when a session was last listed; 0 if nothing is known of this log.
+
+        `lineage` is None for a log whose first line is lost: it was that which is remembered.
+        """
+        row = self._row(session)
         try:
-            with closing(self._open(write=False)) as db:
-                row = db.execute("SELECT mark, content, digest FROM summary WHERE session = ?", (session,)).fetchone()
+            named = _Named() if row is None else msgspec.json.decode(row[1], type=_Named)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return 0
+        return max(0, named.head_seq) if lineage is None or lineage.lineage == named.lineage else 0
+
+    def forget(self, session: str) -> None:
+        """Forget one session. Where its row cannot be removed, all are: it must not testify any more."""
+        if self._row(session) is None:
+            return
+        try:
+            with closing(self._open(write=True)) as db, db:
+                db.execute("DELETE FROM summary WHERE session = ?", (session,))
         except (sqlite3.Error, OSError, ValueError, UnicodeError):
-            return None
-        if row is None or row[0] != mark or not isinstance(row[1], bytes) or row[2] != _digest(session, mark, row[1]):
-            return None
-        return row[1]
+            self.drop()
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
         """Keep a summary with its watermark, atomically. An index that is damaged is dropped first."""
@@ -59,6 +89,15 @@ class Index:
         for name in (NAME, f"{NAME}-journal"):
             with suppress(OSError):
                 self.path.with_name(name).unlink()
+
+    def _row(self, session: str) -> tuple[str, bytes] | None:
+        try:
+            with closing(self._open(write=False)) as db:
+                row = db.execute("SELECT mark, content, digest FROM summary WHERE session = ?", (session,)).fetchone()
+        except (sqlite3.Error, OSError, ValueError, UnicodeError):
+            return None
+        whole = row is not None and isinstance(row[0], str) and isinstance(row[1], bytes)
+        return (row[0], row[1]) if whole and row[2] == _digest(session, row[0], row[1]) else None
 
     def _open(self, *, write: bool) -> sqlite3.Connection:
         """A connection to a plain private file, which is made only to write to it."""

@@ -108,6 +108,11 @@ class Lease:
                     disk.close(fd)
         raise SessionBusy(_busy(session, "somebody whose lease file could not be locked in time"))
 
+    @property
+    def stamped_before(self) -> bool:
+        """Whether the file tells of a tenure, ours or an earlier one: the session is not new."""
+        return decode_holder(self._content) is not None
+
     def stamp(self, at_least: int) -> None:
         """Start a new tenure: write a fence above all before into the file and flush it, before the log is touched (L2).
 

@@ -6,15 +6,18 @@ may still take back a write that failed. Two looks at the lease file, with equal
 """
 
 import os
+from collections import deque
+from collections.abc import Sequence
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
+from semel.adapters.file.recovery import Witness
 from semel.adapters.file.root import Place, open_private
-from semel.core.frame import Point, Scan, witnessed
-from semel.core.reading import verified
+from semel.core.frame import Frame, Point, Scan, witnessed
+from semel.core.reading import PIECE_BYTES, Verification, verified
 from semel.core.values import Frozen
 from semel.errors import LogDamaged
-from semel.ports.log import View
+from semel.ports.log import TakeFrames, View
 
 _LOOKS_MAX = 3  # what a live writer takes back while we read can look like damage for a moment
 
@@ -27,26 +30,44 @@ class Sight(Frozen, frozen=True, kw_only=True):
     point: Point
 
 
+class _Hand:
+    """Hands out frames with seq > `after`, each once, in order; keeps them where nobody takes them."""
+
+    def __init__(self, after: int, take: TakeFrames | None) -> None:
+        self.after, self.kept = after, list[Frame]()
+        self._take = take or self.kept.extend
+
+    def out(self, frames: Sequence[Frame]) -> None:
+        new = [frame for frame in frames if frame.seq > self.after]
+        if new:
+            self.after = new[-1].seq
+            self._take(new)
+
+
 class Reader:
     """Reads the logs of one root, and remembers how far, so that following a log costs only what is new in it."""
 
-    def __init__(self, disk: Disk, known: frozenset[str]) -> None:
+    def __init__(self, disk: Disk, known: frozenset[str], witness: Witness) -> None:
         """`known` are the features that this build can interpret."""
-        self._disk, self._known = disk, known
+        self._disk, self._known, self._witness = disk, known, witness
         self._seen: dict[str, Sight] = {}
 
-    def view(self, place: Place, directory: int, *, after: int, durable: int) -> View:
-        """What may be shown of the log; `durable` is what a writer of this process vouches for, -1 if none."""
+    def view(self, place: Place, directory: int, *, after: int, durable: int, take: TakeFrames | None = None) -> View:
+        """What may be shown of the log; `durable` is what a writer of this process vouches for, -1 if none.
+
+        Frames go to `take` as soon as they can never vanish, so that memory holds a piece of the log.
+        """
+        hand = _Hand(after, take)
         for _ in range(_LOOKS_MAX - 1):
             if look_at(place, directory).owner is None:
                 break
             try:
-                return self._view(place, directory, after=after, durable=durable)
+                return self._view(place, directory, hand, durable=durable)
             except LogDamaged:
                 continue
-        return self._view(place, directory, after=after, durable=durable)
+        return self._view(place, directory, hand, durable=durable)
 
-    def _view(self, place: Place, directory: int, *, after: int, durable: int) -> View:
+    def _view(self, place: Place, directory: int, hand: _Hand, *, durable: int) -> View:
         lease = look_at(place, directory)
         named = witnessed(place.read_status(directory))
         try:
@@ -56,22 +77,44 @@ class Reader:
             return View(frames=(), head=0, owner=lease.owner)
         try:
             found = self._disk.status(fd)
-            start = self._start(place.session, found, after)
-            data = self._disk.read(fd, start.offset)
-            log = verified(data, place.session, str(place.log), self._known, anchor=named, start=start)
-            confirmed = max(durable, start.seq - 1, named or -1, log.point.synced or -1)
+            start = self._start(place.session, found, hand.after)
+            confirmed = max(durable, start.seq - 1, named or -1)
+            verification = Verification(place.session, str(place.log), self._known, start)
+            last, pending, end = self._read(fd, verification, confirmed, hand)
+            anchor = max(named, self._witness(place.session, verification.point.lineage)) if start.seq == 0 else named
+            log = verification.end(anchor)
+            confirmed = max(confirmed, log.point.synced or -1)
             if confirmed < log.point.seq - 1 and lease.owner is None and self._sync(fd, directory):
                 confirmed = log.point.seq - 1 if look_at(place, directory) == lease else confirmed
         finally:
             self._disk.close(fd)
-        shown = [frame for frame in log.frames if frame.seq <= confirmed]
-        if shown:
-            point = _behind(log, len(shown))
-            self._seen[place.session] = Sight(device=found.st_dev, inode=found.st_ino, point=point)
-        frames = tuple(frame for frame in shown if frame.seq > after)
-        whole = len(shown) == len(log.frames) and log.tail.offset == found.st_size == start.offset + len(data)
-        head = max(shown[-1].seq if shown else start.seq - 1, 0)
-        return View(frames=frames, head=head, owner=lease.owner, mark=mark_of(found) if whole else None)
+        shown = [frame for frame in pending if frame.seq <= confirmed]
+        hand.out(shown)
+        last = shown[-1] if shown else last
+        following = pending[len(shown)].offset if len(shown) < len(pending) else log.tail.offset
+        if last is not None:
+            self._seen[place.session] = Sight(device=found.st_dev, inode=found.st_ino, point=_behind(log, last, following))
+        whole = len(shown) == len(pending) and log.tail.offset == found.st_size == end
+        head = max(last.seq if last else start.seq - 1, 0)
+        return View(frames=tuple(hand.kept), head=head, owner=lease.owner, mark=mark_of(found) if whole else None)
+
+    def _read(
+        self, fd: int, verification: Verification, confirmed: int, hand: _Hand
+    ) -> tuple[Frame | None, Sequence[Frame], int]:
+        """Hand out what is known to be durable; returns the last of that, the frames behind it, and how far the file was read."""
+        last: Frame | None = None
+        pending: deque[Frame] = deque()
+        offset = verification.point.offset
+        while piece := self._disk.read(fd, offset, PIECE_BYTES):
+            offset += len(piece)
+            pending.extend(verification.feed(piece))
+            durable = max(confirmed, verification.point.synced or -1)
+            sure = [pending.popleft() for _ in range(len(pending)) if pending[0].seq <= durable]
+            hand.out(sure)
+            last = sure[-1] if sure else last
+            if len(piece) < PIECE_BYTES:
+                break
+        return last, tuple(pending), offset
 
     def _sync(self, fd: int, directory: int) -> bool:
         """Make durable what was read; a reader that cannot, say on a read-only disk, shows less."""
@@ -95,10 +138,8 @@ def mark_of(found: os.stat_result) -> str:
     return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
-def _behind(log: Scan, count: int) -> Point:
-    """Where the log stands behind the first `count` frames of a scan."""
-    last = log.frames[count - 1]
-    offset = log.frames[count].offset if count < len(log.frames) else log.tail.offset
+def _behind(log: Scan, last: Frame, offset: int) -> Point:
+    """Where the log stands behind a frame that ends at `offset`."""
     return Point(
         offset=offset, seq=last.seq + 1, digest=last.digest, fence=last.fence, synced=last.synced, lineage=log.point.lineage
     )

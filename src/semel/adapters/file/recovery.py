@@ -6,33 +6,36 @@ with its bytes kept aside, and write again what only the page cache may hold.
 
 import os
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable
 
+from semel.adapters.file.aside import keep_aside
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private
-from semel.core.frame import Frame, Scan, TailKind, line_of, witnessed
+from semel.core.frame import Frame, Lineage, Scan, TailKind, line_of, witnessed
 from semel.core.reading import PIECE_BYTES, Verification
-from semel.errors import StoreError
 from semel.ports.log import TakeFrames
 
-_TORN_FILES_MAX = 1000
+Witness = Callable[[str, Lineage | None], int]
+"""The highest record of a session that something beside its directory calls durable, if it is of this lineage; else 0."""
 
 
-def recover(place: Place, directory: int, lease: Lease, known: frozenset[str], take: TakeFrames | None = None) -> Scan:
+def recover(
+    place: Place, directory: int, lease: Lease, *, known: frozenset[str], witness: Witness, take: TakeFrames | None = None
+) -> Scan:
     """Verify the log of a session, stamp the lease, recover the tail and make what is left durable.
 
     The frames go to `take` as they are read; without it they are in what is returned. Raises LogDamaged or NewerWriter, and
     then nothing was changed.
     """
     disk = place.disk
-    anchor = witnessed(place.read_status(directory))
+    status = witnessed(place.read_status(directory))
     verification = Verification(place.session, str(place.log), known)
     with naming("open", place.log):
         try:
             fd = open_private(disk, Place.LOG, directory, os.O_RDWR, place.log)
         except FileNotFoundError:
-            log = verification.end(anchor)
+            log = verification.end(max(status, witness(place.session, None) if lease.stamped_before else 0))
             lease.stamp(1)
             return log
     try:
@@ -42,11 +45,14 @@ def recover(place: Place, directory: int, lease: Lease, known: frozenset[str], t
         kept: list[Frame] = []
         with naming("read", place.log):
             unproven = _read(disk, fd, verification, take or kept.extend)
-        log = verification.end(anchor, kept)
+        lineage = verification.point.lineage
+        named = witness(place.session, lineage) if lineage or lease.stamped_before else 0  # a directory made anew remembers less
+        log = verification.end(max(status, named), kept)
         lease.stamp(log.point.fence + 1)
         with naming("recover", place.log):
             if log.tail.kind is TailKind.TORN:
-                _keep(disk, directory, disk.read(fd, log.tail.offset), log.tail.offset)
+                keep_aside(disk, directory, f"wal.torn-{log.tail.offset}", fd, log.tail.offset)
+                disk.sync_directory(directory)
                 disk.truncate(fd, log.tail.offset)
                 disk.sync(fd)
             _write_again(disk, fd, unproven)
@@ -68,23 +74,6 @@ def _read(disk: Disk, fd: int, verification: Verification, take: TakeFrames) -> 
         while durable and unproven[0].seq <= durable:
             unproven.popleft()
     return unproven
-
-
-def _keep(disk: Disk, directory: int, torn: bytes, offset: int) -> None:
-    """Put the torn bytes into a new file of their own, durably, before they are cut."""
-    for attempt in range(_TORN_FILES_MAX):
-        name = f"wal.torn-{offset}" + (f"-{attempt}" if attempt else "")
-        with suppress(FileExistsError):
-            fd = disk.open_file(name, directory, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            break
-    else:
-        raise StoreError(f"there are {_TORN_FILES_MAX} torn tails of byte {offset} already. Nothing was changed.")
-    try:
-        disk.write(fd, torn, 0)
-        disk.sync(fd)
-    finally:
-        disk.close(fd)
-    disk.sync_directory(directory)
 
 
 def _write_again(disk: Disk, fd: int, unproven: deque[Frame]) -> None:

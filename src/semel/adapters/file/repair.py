@@ -5,28 +5,36 @@ to accept that it is lost.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from semel.adapters.file.disk import Disk
+from semel.adapters.file.aside import keep_aside
+from semel.adapters.file.blobs import DAMAGED_LOG
+from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease
+from semel.adapters.file.parking import mark
 from semel.adapters.file.root import Place, Root, naming, open_private
-from semel.core.frame import Frame, Proven, proven_behind, scan, witnessed
+from semel.core.behind import Behind, Read, proven_behind
+from semel.core.frame import Frame, Point, witnessed
+from semel.core.header import Proven
+from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.tail import NEWER_WRITER, TailKind
 from semel.core.values import Frozen
-from semel.errors import NewerWriter, StoreError, UnknownSession
+from semel.errors import NewerWriter, UnknownSession
 
-_KEPT_FILES_MAX = 1000
+DAMAGED_STATUS = "status.damaged-"
 
 
 class Loss(Frozen, frozen=True, kw_only=True):
     """What a repair of a log gives up, or has given up.
 
     The log would end at byte `offset`, before record `seq`, with `kept_records` records. `lost_bytes` go to `kept_as`, None
-    where nothing was done yet. `readable` are the frames behind the damage whose headers are whole; `remembered` is the seq that
-    the status document called durable.
+    where nothing was done yet. `readable` are the first frames behind the cut whose headers are whole, `readable_records` counts
+    all of them; `remembered` is the seq that the status document or the index called durable.
     """
 
     session: str
@@ -38,7 +46,15 @@ class Loss(Frozen, frozen=True, kw_only=True):
     lost_bytes: int
     remembered: int
     readable: tuple[Proven, ...]
+    readable_records: int
     kept_as: str | None = None
+
+
+class _Found(NamedTuple):
+    """A damaged log: what a repair gives up of it, and what is behind the cut."""
+
+    loss: Loss
+    behind: Behind
 
 
 def assess(root: Root, session: str) -> Loss | None:
@@ -50,93 +66,108 @@ def assess(root: Root, session: str) -> Loss | None:
     with naming("read", place.log):
         try:
             with place.open() as directory:
-                return _assess(place, directory)[0]
+                found = _assess(place, directory)
         except FileNotFoundError:
             raise UnknownSession(f"there is no session {session!r} in {root.path}") from None
+    return None if found is None else found.loss
 
 
 def repair(root: Root, session: str) -> Loss | None:
     """Cut a damaged log behind its last whole write, under its lease, with what is cut kept in a new file beside it.
 
-    The status document, which remembers what is lost, is kept beside it, too. Raises as `assess`, and SessionBusy.
+    The status document, which remembers what is lost, is kept beside it, too, and the index forgets the session. From before
+    the cut on the session is marked, so that nobody opens it but who closes its run. Raises as `assess`, and SessionBusy.
     """
     place = Place(root, session)
     assess(root, session)  # refuses before a lease file is made
     with naming("repair", place.log), place.open() as directory:
         lease = Lease.take(place, directory)
         try:
-            loss, lost, status = _assess(place, directory)
-            if loss is None:
+            found = _assess(place, directory)
+            if found is None:
                 return None
-            disk = place.disk
-            lease.stamp(max([0, *(header.fence for header in loss.readable)]) + 1)
-            kept = _keep(disk, directory, f"wal.damaged-{loss.offset}", lost)
-            if status is not None:
-                _keep(disk, directory, f"status.damaged-{loss.offset}", status)
-                disk.unlink(Place.STATUS, directory)
-            disk.sync_directory(directory)
-            fd = open_private(disk, Place.LOG, directory, os.O_RDWR | os.O_CREAT, place.log)
-            try:
-                disk.truncate(fd, loss.offset)
-                disk.sync(fd)
-            finally:
-                disk.close(fd)
-            return replace(loss, kept_as=kept)
+            lease.stamp(found.behind.fence + 1)
+            return replace(found.loss, kept_as=_cut(place, directory, found.loss.offset))
         finally:
             lease.release()
 
 
-def _assess(place: Place, directory: int) -> tuple[Loss | None, bytes, bytes | None]:
-    """What would be lost, its bytes, and the status document."""
-    status = place.read_status(directory)
-    data = b""
-    with suppress(FileNotFoundError):
-        fd = open_private(place.disk, Place.LOG, directory, os.O_RDONLY, place.log)
-        try:
-            data = place.disk.read(fd)
-        finally:
-            place.disk.close(fd)
-    found = scan(data, witnessed(status))
-    if found.tail.kind is not TailKind.DAMAGED:
-        return None, b"", status
-    if found.tail.reason == NEWER_WRITER:
-        raise NewerWriter(f"record {found.point.seq} of {place.log}")
-    offset, seq = _whole_writes(found.frames, found.tail.offset)
-    loss = Loss(
-        session=place.session,
-        path=str(place.log),
-        reason=found.tail.reason,
-        offset=offset,
-        seq=seq,
-        kept_records=max(0, seq - 1),
-        lost_bytes=len(data) - offset,
-        remembered=witnessed(status),
-        readable=proven_behind(data, offset),
-    )
-    return loss, data[offset:], status
-
-
-def _whole_writes(frames: Sequence[Frame], end: int) -> tuple[int, int]:
-    """Where the last whole write ends, and the seq behind it: one of which a part is lost may have been acted upon."""
-    for index in range(len(frames) - 1, -1, -1):
-        if frames[index].left == 0:
-            following = frames[index + 1].offset if index + 1 < len(frames) else end
-            return following, frames[index].seq + 1
-    return 0, 0
-
-
-def _keep(disk: Disk, directory: int, name: str, content: bytes) -> str:
-    """Put bytes into a new file of their own, durably but for its name."""
-    for attempt in range(_KEPT_FILES_MAX):
-        candidate = f"{name}-{attempt}" if attempt else name
-        with suppress(FileExistsError):
-            fd = disk.open_file(candidate, directory, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            break
-    else:
-        raise StoreError(f"there are {_KEPT_FILES_MAX} files {name} already. Nothing was changed.")
+def _cut(place: Place, directory: int, offset: int) -> str:
+    """Keep, then cut; every step of it may be the last one of this process."""
+    disk = place.disk
+    fd = open_private(disk, Place.LOG, directory, os.O_RDWR | os.O_CREAT, place.log)
     try:
-        disk.write(fd, content, 0)
+        kept = keep_aside(disk, directory, f"{DAMAGED_LOG}{offset}", fd, offset)
+        with suppress(FileNotFoundError):
+            status = open_private(disk, Place.STATUS, directory, os.O_RDONLY, place.status)
+            try:
+                keep_aside(disk, directory, f"{DAMAGED_STATUS}{offset}", status)
+            finally:
+                disk.close(status)
+        mark(place, directory)
+        disk.sync_directory(directory)
+        Index(place.root.path).forget(place.session)
+        with suppress(FileNotFoundError):
+            disk.unlink(Place.STATUS, directory)
+        disk.sync_directory(directory)
+        disk.truncate(fd, offset)
         disk.sync(fd)
     finally:
         disk.close(fd)
-    return candidate
+    return kept
+
+
+def _assess(place: Place, directory: int) -> _Found | None:
+    """What would be lost; None where nothing is damaged. Memory holds a piece of the log, however long it is."""
+    status = witnessed(place.read_status(directory))
+    with _log(place, directory) as read:
+        reading, size, offset, seq = Reading(), 0, 0, 0
+        while piece := read(size, PIECE_BYTES):
+            size += len(piece)
+            offset, seq = _whole_writes(reading.feed(piece), reading.point) or (offset, seq)
+        remembered = max(status, Index(place.root.path).witness(place.session, reading.point.lineage))
+        tail = reading.tail(remembered)
+        if tail.kind is not TailKind.DAMAGED:
+            return None
+        if tail.reason == NEWER_WRITER:
+            raise NewerWriter(f"record {reading.point.seq} of {place.log}")
+        behind = proven_behind(read, offset)
+    loss = Loss(
+        session=place.session,
+        path=str(place.log),
+        reason=tail.reason,
+        offset=offset,
+        seq=seq,
+        kept_records=max(0, seq - 1),
+        lost_bytes=size - offset,
+        remembered=remembered,
+        readable=behind.listed,
+        readable_records=behind.count,
+    )
+    return _Found(loss, behind)
+
+
+@contextmanager
+def _log(place: Place, directory: int) -> Iterator[Read]:
+    """A way to read the log; one that is gone is empty."""
+    try:
+        fd = open_private(place.disk, Place.LOG, directory, os.O_RDONLY, place.log)
+    except FileNotFoundError:
+        yield lambda _offset, _limit: b""
+        return
+    try:
+        yield partial(place.disk.read, fd)
+    finally:
+        place.disk.close(fd)
+
+
+def _whole_writes(frames: Sequence[Frame], behind: Point) -> tuple[int, int] | None:
+    """Where the last whole write of these frames ends, and the seq behind it; None if none of them ends one.
+
+    One of which a part is lost may have been acted upon. `behind` is where the log stands behind the frames.
+    """
+    for index in range(len(frames) - 1, -1, -1):
+        if frames[index].left == 0:
+            end = frames[index + 1].offset if index + 1 < len(frames) else behind.offset
+            return end, frames[index].seq + 1
+    return None

@@ -12,13 +12,14 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease, look_at
+from semel.adapters.file.parking import clear, is_marked, refuse_marked
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import scan, witnessed
+from semel.core.frame import Lineage, scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
@@ -42,12 +43,13 @@ class FileStore:
         disk: Disk | None = None,
         inline_sync: bool = True,
         ceiling_bytes: int = CEILING_BYTES,
+        parking: bool = False,
     ) -> None:
-        """Touches nothing yet."""
-        self._ceiling_bytes = ceiling_bytes
+        """Touches nothing yet. With `parking`, sessions may be opened whose run must be closed after a repair or restore."""
+        self._ceiling_bytes, self._parking = ceiling_bytes, parking
         self._root = Root(Path(root), disk or Disk())
         self._disk, self._clock, self._known, self._inline = self._root.disk, clock, known, inline_sync
-        self._reader = Reader(self._disk, known)
+        self._reader = Reader(self._disk, known, self.witness)
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
         self._index = Index(self._root.path)
@@ -113,7 +115,7 @@ class FileStore:
             return self._open(place, take)
         return await settled(lambda: self._open(place, take), FileWriter.abandon)
 
-    def read(self, session: str, after: int = -1) -> View:
+    def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
         place = Place(self._root, session)
         if not self.exists(session) and not witnessed(self.read_status(session)):
@@ -122,18 +124,7 @@ class FileStore:
         writer = self._writers.get(session)
         durable = -1 if writer is None else writer.durable
         with naming("read", place.log), place.open() as directory:
-            return self._reader.view(place, directory, after=after, durable=durable)
-
-    def raw(self, session: str) -> bytes:
-        """The bytes of a log as they are, for `verify`; empty if there is none."""
-        place = Place(self._root, session)
-        with naming("read", place.log), suppress(FileNotFoundError), place.open() as directory:
-            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, place.log)
-            try:
-                return self._disk.read(fd)
-            finally:
-                self._disk.close(fd)
-        return b""
+            return self._reader.view(place, directory, after=after, durable=durable, take=take)
 
     def blobs(self, session: str) -> FileBlobs:
         """The blobs of a session, for reading; its writer's may be changed."""
@@ -152,6 +143,20 @@ class FileStore:
         """Keep what was derived from a log."""
         self._index.remember(session, mark, content)
 
+    def witness(self, session: str, lineage: Lineage | None) -> int:
+        """The highest record of this log that the index calls durable."""
+        return self._index.witness(session, lineage)
+
+    def must_park(self, session: str) -> bool:
+        """Whether the session was repaired or restored and its open run is not closed yet."""
+        return is_marked(Place(self._root, session))
+
+    def parked(self, session: str) -> None:
+        """The open run of a session is closed: it may be used again."""
+        place = Place(self._root, session)
+        with naming("use", place.log), place.open() as directory:
+            clear(place, directory)
+
     def forget(self) -> None:
         """Remove the index."""
         self._index.drop()
@@ -169,7 +174,9 @@ class FileStore:
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory)
             try:
-                log = recover(place, directory, lease, self._known, take)
+                if not self._parking:
+                    refuse_marked(place)
+                log = recover(place, directory, lease, known=self._known, witness=self.witness, take=take)
                 self.floor.raise_to(log.features)
                 writer = FileWriter(
                     place,

@@ -138,7 +138,7 @@ class MemoryStore:
         self._writers.append(writer)
         return writer
 
-    def read(self, session: str, after: int = -1) -> View:
+    def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
         log = self.medium.logs.get(session)
         if log is None or not (log.data or witnessed(log.status)):
@@ -150,7 +150,10 @@ class MemoryStore:
         shown = [frame for frame in found.frames if frame.offset < log.synced_bytes]
         frames = tuple(frame for frame in shown if frame.seq > after)
         mark = _mark(log) if len(shown) == len(found.frames) and found.tail.offset == len(log.data) else None
-        return View(frames=frames, head=shown[-1].seq if shown else 0, owner=self.owner(session), mark=mark)
+        if take is not None and frames:
+            take(frames)
+        head = shown[-1].seq if shown else 0
+        return View(frames=frames if take is None else (), head=head, owner=self.owner(session), mark=mark)
 
     def blobs(self, session: str) -> MemoryBlobs:
         """The blobs of a session, for reading."""

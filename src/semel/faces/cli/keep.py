@@ -73,16 +73,21 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
     """
     settings = read_settings(state)
     loss = wiring.repair(settings, session) if accept_loss else wiring.assess(settings, session)
-    unknown = _parked(settings, session) if accept_loss and loss is not None else ()
+    cut_before = loss is None and accept_loss and wiring.store_of(settings).must_park(session)
+    unknown = _parked(settings, session) if accept_loss and (loss is not None or cut_before) else ()
     if as_json:
         found = None if loss is None else msgspec.to_builtins(loss)
-        json_line({"session": session, "repaired": loss is not None and accept_loss, "loss": found, "unknown": unknown})
+        repaired = accept_loss and (loss is not None or cut_before)
+        json_line({"session": session, "repaired": repaired, "loss": found, "unknown": unknown})
+    elif cut_before:
+        shown(one_line(f"{session}: its open run, if it had one, is closed; it can be used again"))
+        _tell_unknown(session, unknown)
     elif loss is None:
         shown(one_line(f"{session}: not damaged, so there is nothing to repair"))
     else:
         verb_form = "was cut" if accept_loss else "would be cut"
         shown(one_line(f"{session}: {loss.reason}; {verb_form} at byte {loss.offset}, behind record {loss.kept_records}"))
-        shown(f"  lost: {loss.lost_bytes} bytes, {len(loss.readable)} readable records; record {loss.remembered} was durable")
+        shown(f"  lost: {loss.lost_bytes} bytes, {loss.readable_records} readable records; record {loss.remembered} was durable")
         if accept_loss:
             shown(one_line(f"  the bytes are in {loss.kept_as}, beside {loss.path}"))
             _tell_unknown(session, unknown)
@@ -98,7 +103,7 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
 def backup(*, target: Path, state: str | None, as_json: bool) -> int:
     """Copy every session, up to its last durable record, into the new directory DIR. Runs may go on meanwhile.
 
-    A session that cannot be read is left out and named; the exit code is then 6.
+    A session that cannot be read, or a blob, is left out and named; the exit code is then 6.
     """
     copied = wiring.back_up(read_settings(state), target)
     if as_json:
@@ -107,7 +112,10 @@ def backup(*, target: Path, state: str | None, as_json: bool) -> int:
         shown(one_line(f"{len(copied.sessions)} sessions copied to {target}"))
         for session, why in copied.left_out.items():
             talk(f"left out {session}: {why}")
-    return EXIT_DAMAGED if copied.left_out else 0
+        for one in copied.sessions:
+            for blob in one.lacking:
+                talk(f"left out blob {blob[:16]} of {one.session}: it is missing or damaged; see `semel verify {one.session}`")
+    return EXIT_DAMAGED if copied.left_out or any(one.lacking for one in copied.sessions) else 0
 
 
 @verb("semel restore /mnt/backup/2026-01-01 --state ./restored")
@@ -144,7 +152,10 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
 
 
 def _parked(settings: Settings, session: str) -> tuple[str, ...]:
-    return asyncio.run(park(wiring.ground_of(settings), session))
+    ground, store = wiring.parking_ground(settings)
+    unknown = asyncio.run(park(ground, session))
+    store.parked(session)
+    return unknown
 
 
 def _tell_unknown(session: str, calls: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
 from semel.faces.story import CallStory, RunStory, tell, text_of
-from semel.faces.views import view_of
+from semel.faces.views import frames_of, view_of
 
 _TEXT_CHARS, _RESULT_CHARS = 400, 120
 
@@ -55,9 +55,10 @@ def _row(item: Listing) -> tuple[str, ...]:
 @json_option
 def show(*, session: str, state: str | None, as_json: bool) -> int:
     """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
-    view = view_of(ground_of(state).store, session)
-    runs = tell(view.frames, session)
-    status = status_of(view.state, view.frames[-1].digest) if view.frames else None
+    store = ground_of(state).store
+    view = view_of(store, session)
+    runs = tell(frames_of(store, session), session)
+    status = status_of(view.state, view.state.digest)
     if as_json:
         head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
         shown_status = None if status is None else msgspec.to_builtins(status)

@@ -1,11 +1,13 @@
 """`tail`: the records of a session, as they are and as they come."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from semel import wiring
+from semel.core.frame import Frame
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import record_line
 from semel.faces.cli.options import json_option, state_option
@@ -42,9 +44,14 @@ def tail(*, session: str, after: int, follow: bool, forever: bool, state: str | 
         except KeyboardInterrupt:
             return _EXIT_KEY  # the usual way to end it, which needs no words
         return 0
-    for frame in view_of(ground_of(state).store, session).frames:
-        if frame.seq > after:
+    store = ground_of(state).store
+    view_of(store, session)  # refuses before a line is printed
+
+    def take(frames: Sequence[Frame]) -> None:
+        for frame in frames:
             _print(frame_event(frame), as_json=as_json)
+
+    store.read(session, after, take=take)
     return 0
 
 
