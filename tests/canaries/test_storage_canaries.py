@@ -11,7 +11,7 @@ from semel.adapters.file.writer import FileWriter
 from semel.core.frame import Scan, Tail, TailKind, scan
 from semel.core.header import HEADER
 from semel.errors import InvariantBroken
-from semel.ports.log import View
+from semel.ports.log import TakeFrames, View
 from semel.testing.conformance import LEASE_CHECKS, LOG_CHECKS
 from semel.testing.faults import FaultyDisk
 from storage.benches import FileBench
@@ -45,8 +45,8 @@ def test_the_naive_tail_rule_is_caught_by_the_flip_sweep() -> None:
 class LeakyStore(FileStore):
     """Shows every frame that it finds in the file."""
 
-    def read(self, session: str, after: int = -1) -> View:
-        frames = scan(self.raw(session)).frames
+    def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
+        frames = scan(self.log_path(session).read_bytes()).frames
         return View(frames=tuple(frame for frame in frames if frame.seq > after), head=frames[-1].seq, owner=self.owner(session))
 
 

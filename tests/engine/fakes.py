@@ -9,7 +9,7 @@ from typing import Any
 
 from semel import Runtime
 from semel.core.values import JSON, Effect, ToolSpec
-from semel.faces.views import frame_event, view_of
+from semel.faces.views import frame_event, frames_of
 from semel.ports.log import SessionStore
 from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
 from semel.testing.ground import memory_ground
@@ -67,7 +67,7 @@ def nothing(_runtime: Runtime) -> None:
 
 def events_of(store: SessionStore, session: str = "s") -> list[dict[str, Any]]:
     """The durable events of a session, as a reader of its log sees them."""
-    return [frame_event(frame) for frame in view_of(store, session).frames]
+    return [frame_event(frame) for frame in frames_of(store, session)]
 
 
 async def leave(runtime: Runtime, meanwhile: Callable[[], object]) -> None:

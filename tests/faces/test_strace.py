@@ -73,7 +73,7 @@ def test_the_binary_survives_faults_that_the_kernel_reports(tmp_path: Path) -> N
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1700)
 def test_the_binary_survives_every_fault_at_every_sync_write_and_rename(tmp_path: Path) -> None:
     faults = [f"{call}:error={error}:when={at}" for call in CALLS for error in ERRORS for at in range(1, 9)]
     faults += [f"{call}:signal=KILL:when={at}" for call in CALLS for at in range(1, 9)]

@@ -10,7 +10,7 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.state import Session
-from semel.faces.views import SessionView, frame_event, view_of
+from semel.faces.views import SessionView, frame_event, frames_of, view_of
 from tests.sweep.reference import ACKNOWLEDGED, ACTIONS, SESSION
 
 KILLED = -9
@@ -66,9 +66,9 @@ def check(place: Path, uncut: Uncut, requests: list[str]) -> None:
     acted = Counter(tool for tool, _ in keys.elements())
     assert all(acted[tool] <= 1 for tool in ONCE), acted
     assert all(count == 1 for count in Counter(tool for tool, _ in keys).values()), "a rerun keeps its key"
-    found = view(place)
-    stored = {frame.seq: frame_event(frame) for frame in found.frames if frame.seq > 0}
-    assert list(stored) == list(range(1, found.state.head + 1))
+    frames = frames_of(FileStore(place / "state", SystemClock(), known=KNOWN), SESSION)
+    stored = {frame.seq: frame_event(frame) for frame in frames if frame.seq > 0}
+    assert list(stored) == list(range(1, view(place).state.head + 1))
     for fact in facts(place / ACKNOWLEDGED):
         assert stored[fact["seq"]] == fact  # type: ignore[index]  # a seq
     kinds = [event["type"] for event in stored.values()]

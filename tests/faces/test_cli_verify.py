@@ -1,0 +1,80 @@
+"""`semel verify`: what the bytes of a log are, the blobs that its records name, and the floor that it stands on."""
+
+import json
+from pathlib import Path
+
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.floor import FileFloor, encode_floor
+from semel.adapters.file.root import Root
+from semel.core.frame import scan
+from storage.conftest import contents, plant
+from storage.golden_logs import SESSION
+from storage.media_log import NAMES, plant_media
+from tests.faces.support import open_shop
+
+
+def test_every_blob_that_a_record_names_is_checked(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    blobs = plant_media(shop.state)
+    FileFloor(Root(shop.state, Disk())).raise_to(["media-content/v1"])
+    sound = shop.semel("verify", SESSION, "--json")
+    assert (sound.exit, sound.json["logs"][0]["verdict"], sound.json["logs"][0]["blobs"]) == (0, "clean", 2)
+    (blobs / NAMES[0]).write_bytes(b"something else")
+    (blobs / NAMES[1]).unlink()
+    before = contents(shop.state)
+    spoilt = shop.semel("verify", SESSION, "--json")
+    (log,) = spoilt.json["logs"]
+    assert (spoilt.exit, spoilt.json["damaged"], log["verdict"]) == (6, 1, "incomplete")
+    bad = {"name": NAMES[0], "seq": 1, "what": "damaged"}, {"name": NAMES[1], "seq": 1, "what": "missing"}
+    assert sorted(log["bad_blobs"], key=str) == sorted(bad, key=str)
+    text = shop.semel("verify").out
+    assert f"blob {NAMES[1]}, named by record 1, is missing; copy it from a backup" in text
+    assert contents(shop.state) == before
+
+
+def test_a_blob_that_a_planted_name_leads_elsewhere_is_not_looked_at(tmp_path: Path) -> None:
+    from storage.media_log import media_log
+
+    shop = open_shop(tmp_path)
+    (tmp_path / "secret").write_bytes(b"x")
+    plant(shop.state, media_log(["../../../../secret", "/etc/passwd"]), SESSION)
+    (log,) = shop.semel("verify", SESSION, "--json").json["logs"]
+    assert {blob["what"] for blob in log["bad_blobs"]} == {"missing"}
+
+
+def test_the_floor_is_shown_with_what_it_lacks_and_refused_where_it_is_damaged(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    plant_media(shop.state)
+    (floor,) = shop.semel("verify", "--json").json["floors"]
+    assert (floor["names"], floor["lacking"]) == ([], ["media-content/v1"])
+    path = shop.state / "wal-feature-floor"
+    for names, code in (({"media-content/v1"}, 0), ({"media-content/v1", "later/v9"}, 6)):
+        path.write_bytes(encode_floor(frozenset(names)))
+        done = shop.semel("verify", "--json")
+        assert done.exit == code
+        assert done.json["floors"][0]["names"] == sorted(names)
+    path.write_bytes(path.read_bytes()[:-1])
+    done = shop.semel("verify")
+    assert done.exit == 6
+    assert "wal-feature-floor is damaged" in done.out
+
+
+def test_the_regions_of_a_log_tell_what_every_byte_is(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    path, data = shop.log("s"), shop.log("s").read_bytes()
+    frames = scan(data).frames
+
+    def regions(content: bytes) -> list[tuple[int, int, str]]:
+        path.write_bytes(content)
+        done = shop.semel("verify", str(path), "--json")
+        return [(one["start"], one["end"], one["kind"]) for one in done.json["logs"][0]["regions"]]
+
+    (path.parent / "status.json").unlink()
+    assert regions(data) == [(0, len(data), "good")]
+    end = frames[-1].offset
+    assert regions(data[:-3]) == [(0, end, "good"), (end, len(data) - 3, "torn")]
+    start, stop = frames[4].offset, frames[5].offset
+    flipped = data[: start + 2] + bytes([data[start + 2] ^ 1]) + data[start + 3 :]
+    assert regions(flipped) == [(0, start, "good"), (start, stop, "damaged"), (stop, len(data), "readable")]
+    assert json.loads(shop.semel("verify", str(path), "--json").out)["logs"][0]["behind_records"] == len(frames) - 5
