@@ -15,7 +15,7 @@ from semel.errors import AppendRefused, SemelError, WriterPoisoned
 from semel.testing.faults import Crashed, Fault, FaultyDisk
 from storage.conftest import MakeStore, plant
 from storage.logs import lineage_payload, payload, reference_log
-from storage.scenario import Oracle, holds, power_loss_sweep, reference_calls, scenario, store_at
+from storage.scenario import Oracle, copy_tree, holds, power_loss_sweep, reference_calls, scenario, store_at
 
 LOG = reference_log()
 CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
@@ -41,7 +41,7 @@ async def outcome(root: Path, disk: FaultyDisk, oracle: Oracle) -> str:
 async def test_a_death_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
     calls = await reference_calls(tmp_path / "reference")
     print(len(calls), Counter(calls))
-    assert len(calls) == 59
+    assert len(calls) == 61
     for at in range(1, len(calls) + 1):
         for kind in ("crash_entry", "crash_exit"):
             root, disk, oracle = tmp_path / f"{at}-{kind}", FaultyDisk(Fault(at=at, kind=kind)), Oracle()
@@ -53,7 +53,7 @@ async def test_a_death_at_any_call_loses_nothing_acknowledged(tmp_path: Path) ->
 
 @pytest.mark.anyio
 async def test_a_power_loss_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    assert await power_loss_sweep(tmp_path) == 118
+    assert await power_loss_sweep(tmp_path) == 122
 
 
 async def _crashed_image(root: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_death_at_any_call_of_a_recovery_can_be_recovered_from(tmp_path:
         again = 0
         for second in range(1 + at % 3, 100, 3):  # and the recovery of the recovery dies, too
             copy, disk = tmp_path / f"{at}-{second}", FaultyDisk(Fault(at=second, kind="crash_exit"))
-            _copy(root, copy)
+            copy_tree(root, copy)
             try:
                 await holds(copy, Oracle(list(oracle.acknowledged), set(oracle.attempted) | {payload(11).json}), disk)
             except Crashed:
@@ -93,15 +93,6 @@ async def test_a_death_at_any_call_of_a_recovery_can_be_recovered_from(tmp_path:
     assert runs > 400
 
 
-def _copy(source: Path, target: Path) -> None:
-    for path in [source, *sorted(source.rglob("*"))]:
-        place = target / path.relative_to(source)
-        if path.is_dir():
-            place.mkdir(mode=0o700)
-        else:
-            place.write_bytes(path.read_bytes())
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("forever", [False, True])
 async def test_an_error_at_any_call_is_named_and_loses_nothing_acknowledged(forever: bool, tmp_path: Path) -> None:
@@ -114,7 +105,7 @@ async def test_an_error_at_any_call_is_named_and_loses_nothing_acknowledged(fore
         outcomes[f"{name}: {await outcome(root, disk, oracle)}"] += 1
     print(outcomes)
     assert {name for name, count in outcomes.items() if "went on" in name} == {"unlock: went on"}
-    assert sum(outcomes.values()) == 59
+    assert sum(outcomes.values()) == 61
 
 
 @pytest.mark.prove
@@ -130,7 +121,7 @@ async def test_every_error_at_every_call_is_named_and_loses_nothing_acknowledged
                 disk = FaultyDisk(Fault(at=at, kind="error", code=code, forever=forever))
                 await outcome(root, disk, oracle)
                 runs += 1
-    assert runs == 59 * 9 * 2
+    assert runs == 61 * 9 * 2
 
 
 @pytest.mark.anyio
@@ -149,7 +140,7 @@ async def test_a_failed_sync_ends_its_writer_and_is_never_tried_again(tmp_path: 
             assert caught.value.happened == "maybe"
         disk.bury()
         await holds(tmp_path / f"{at}", oracle)
-    assert poisoned == 4  # the four barriers; the other syncs are those of leases, floor, status and recovery
+    assert poisoned == 5  # the five barriers; the other syncs are those of leases, floor, status and recovery
 
 
 @pytest.mark.anyio

@@ -65,11 +65,18 @@ class NumberedDisk(Disk):
 
     def sync(self, fd: int) -> None:
         """Numbered."""
-        self.step("sync", lambda: Disk.sync(self, fd))
+        self.step("sync", lambda: self.flush(fd, directory=False))
 
     def sync_directory(self, fd: int) -> None:
         """Numbered."""
-        self.step("sync_directory", lambda: Disk.sync_directory(self, fd))
+        self.step("sync_directory", lambda: self.flush(fd, directory=True))
+
+    def flush(self, fd: int, *, directory: bool) -> None:
+        """What a sync does."""
+        if directory:
+            Disk.sync_directory(self, fd)
+        else:
+            Disk.sync(self, fd)
 
     def truncate(self, fd: int, size: int) -> None:
         """Numbered."""
@@ -124,6 +131,10 @@ class FaultyDisk(NumberedDisk):
         fd = super().open_file(name, within, flags)
         self._open.add(fd)
         return fd
+
+    def flush(self, fd: int, *, directory: bool) -> None:
+        """Nothing, on a descriptor that is open: the machine of a simulated death stays up, and flushing would only take time."""
+        os.fstat(fd)
 
     def close(self, fd: int) -> None:
         """Forgets the descriptor."""
