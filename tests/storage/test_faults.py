@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.frame import TailKind, scan
+from semel.core.frame import TailKind, encode_frames, scan
 from semel.errors import AppendRefused, SemelError, WriterPoisoned
 from semel.testing.faults import Crashed, Fault, FaultyDisk
 from storage.conftest import MakeStore, plant
@@ -192,6 +192,32 @@ async def test_a_short_write_at_any_byte_is_taken_back_and_the_writer_goes_on(ma
     assert scan((place / "wal.log").read_bytes()).tail.kind is TailKind.CLEAN
     print(f"{tried} short writes")
     assert tried > 250
+
+
+@pytest.mark.anyio
+async def test_t12_a_short_write_at_every_byte_of_every_frame_is_taken_back_and_no_space_again_loses_nothing(
+    make_store: MakeStore, place: Path
+) -> None:
+    """24 frames of about 400 bytes, one after the other; once there is space again, each of them is written whole."""
+    disk, tried = FaultyDisk(), 0
+    writer = await make_store(disk).open("box")
+    await writer.append([lineage_payload(), payload(20)])
+    for number in range(24):
+        record, before = payload(245 + number * 3), (place / "wal.log").read_bytes()
+        size = encode_frames([record], scan(before).point, at_ms=1, fence=1, synced=0).point.offset - len(before)
+        for stored in range(size):
+            disk.fault = Fault(at=len(disk.calls) + 1, kind="short", code=errno.ENOSPC, short_bytes=stored)
+            with pytest.raises(AppendRefused, match="No space left"):
+                await writer.append([record])
+            assert disk.status_of(place / "wal.log").st_size == len(before)
+            tried += 1
+        disk.fault = None
+        await writer.append([record])
+        assert (place / "wal.log").read_bytes().startswith(before)
+    await writer.close()
+    assert scan((place / "wal.log").read_bytes()).point.seq == 26
+    print(f"{tried} short writes of 24 frames")
+    assert tried >= 9_600
 
 
 @pytest.mark.anyio

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
 from semel.core.frame import TailKind, scan
-from semel.testing.faults import FaultyDisk
-from storage.scenario import Oracle, scenario, store_at
+from semel.testing.faults import NumberedDisk
+from storage.conftest import KNOWN
+from storage.logs import START_MS
+from storage.scenario import Oracle, scenario
 
 SIGNALS = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGUSR1)
-RUNS = 20
 
 
 @contextmanager
@@ -41,24 +44,41 @@ def storm() -> Iterator[list[int]]:
             signal.signal(one, handler)
 
 
-async def payloads(root: Path) -> list[tuple[bytes, tuple[str, ...]]]:
-    """What one scenario leaves in its log."""
-    disk = FaultyDisk()
-    await scenario(store_at(root, disk), Oracle())
-    disk.bury()
+class StillClock(SystemClock):
+    """A clock that stands: what a log then holds depends on nothing but its records."""
+
+    def now_ms(self) -> int:
+        return START_MS
+
+
+async def log_of(root: Path) -> bytes:
+    """The bytes that one scenario leaves, under a clock that stands."""
+    disk = NumberedDisk()
+    await scenario(FileStore(root, StillClock(), known=KNOWN, disk=disk), Oracle())
     (log,) = root.glob("sessions/*/wal.log")
-    found = scan(log.read_bytes())
-    assert found.tail.kind is TailKind.CLEAN
-    return [(frame.payload, frame.requires) for frame in found.frames[1:]]
+    found = log.read_bytes()
+    assert scan(found).tail.kind is TailKind.CLEAN
+    return found
+
+
+async def runs_under_a_storm(place: Path, runs: int) -> int:
+    quiet = await log_of(place / "quiet")
+    with storm() as caught:
+        for number in range(runs):
+            assert await log_of(place / str(number)) == quiet
+        while len(caught) < runs:
+            await log_of(place / f"more-{len(caught)}-{os.urandom(4).hex()}")
+    print(f"{runs} runs under {len(caught)} signals, all byte for byte the quiet one of {len(quiet)} bytes")
+    return len(caught)
 
 
 @pytest.mark.anyio
-async def test_t13_a_storm_of_signals_leaves_the_same_records(tmp_path: Path) -> None:
-    quiet = await payloads(tmp_path / "quiet")
-    with storm() as caught:
-        for number in range(RUNS):
-            assert await payloads(tmp_path / str(number)) == quiet
-        while len(caught) < RUNS:
-            await payloads(tmp_path / f"more-{len(caught)}-{os.urandom(4).hex()}")
-    print(f"{RUNS} runs under {len(caught)} signals")
-    assert len(caught) >= RUNS
+async def test_t13_a_storm_of_signals_leaves_the_same_bytes(tmp_path: Path) -> None:
+    assert await runs_under_a_storm(tmp_path, 20) >= 20
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+@pytest.mark.anyio
+async def test_t13_a_hundred_runs_under_a_storm_leave_the_same_bytes(tmp_path: Path) -> None:
+    assert await runs_under_a_storm(tmp_path, 100) >= 100

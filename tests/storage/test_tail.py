@@ -36,6 +36,24 @@ def test_every_prefix_is_clean_on_a_boundary_and_torn_within_a_frame() -> None:
     assert prefixes(LOG) == {"clean": FRAMES + 1, "torn": 5989 - FRAMES}
 
 
+def test_t3_t4_every_prefix_and_every_bit_flip_of_a_log_of_twelve_kib() -> None:
+    """Each flip is read from where its frame starts: the frames before it are as they were."""
+    log = reference_log(size=410)
+    assert prefixes(log) == {"clean": FRAMES + 1, "torn": len(log.data) - FRAMES}
+    kinds: Counter[str] = Counter()
+    for frame, end in zip(log.frames, log.boundaries[1:], strict=True):
+        start, line = scan(log.data[: frame.offset]).point, log.data[frame.offset : end]
+        for position in range(len(line)):
+            for bit in range(8):
+                flipped = line[:position] + bytes([line[position] ^ 1 << bit]) + line[position + 1 :]
+                found = scan(flipped + log.data[end:], start=start)
+                assert found.frames == ()
+                kinds[str(found.tail.kind)] += 1
+    print(f"{len(log.data) + 1} prefixes, {kinds.total()} flips: {dict(kinds)}")
+    assert len(log.data) + 1 >= 12_289
+    assert kinds == {"damaged": 8 * len(log.data)}
+
+
 def test_every_prefix_that_a_witness_contradicts_is_refused() -> None:
     kinds = Counter(str(scan(LOG.data[:length], anchor=FRAMES - 1).tail.kind) for length in range(len(LOG.data) + 1))
     assert kinds == {"damaged": 5989, "clean": 1}
@@ -79,12 +97,25 @@ def _fills(frame: bytes, cut: int, offset: int, old: bytes, rng: random.Random) 
 
 @pytest.mark.parametrize(("size", "torn", "refused"), [(100, 152, 598), (4_000, 195, 690), (70_000, 948, 2_192)])
 def test_a_torn_write_is_cut_only_where_a_sector_can_have_been_missing(size: int, torn: int, refused: int) -> None:
+    kinds = torn_writes(size, sampled=True)
+    assert (kinds["torn"], kinds["damaged"]) == (torn, refused)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(1700)
+def test_t5_a_write_torn_at_every_byte_is_cut_only_where_a_sector_can_have_been_missing() -> None:
+    assert sum(torn_writes(size, sampled=False).total() for size in (100, 4_000, 70_000)) >= 370_500
+
+
+def torn_writes(size: int, *, sampled: bool) -> Counter[str]:
+    """A last frame of that size, torn at its bytes, with every kind of fill behind; how many were cut and how many refused."""
     rng = random.Random(size)
     log = build([([lineage_payload(), payload(100), payload(300)], 1, True), ([payload(size)], 1, True)])
     offset, frame = log.frames[-1].offset, log.data[log.frames[-1].offset :]
     old = (log.data[:offset] * (size // offset + 2))[17:]
     edges = {edge + by - offset for edge in range(offset - offset % 512, len(log.data), 512) for by in (-1, 0, 1)}
-    cuts = sorted({cut for cut in edges if 0 <= cut < len(frame)} | set(rng.sample(range(len(frame)), min(len(frame), 150))))
+    chosen = rng.sample(range(len(frame)), min(len(frame), 150)) if sampled else range(len(frame))
+    cuts = sorted({cut for cut in edges if 0 <= cut < len(frame)} | set(chosen))
     kinds: Counter[str] = Counter()
     for cut in cuts:
         for name, fill in _fills(frame, cut, offset, old, rng).items():
@@ -98,7 +129,7 @@ def test_a_torn_write_is_cut_only_where_a_sector_can_have_been_missing(size: int
                 assert found.frames == log.frames[:-1]
             kinds[str(found.tail.kind)] += 1
     print(f"{size} bytes: {len(cuts)} cuts, {dict(kinds)}")
-    assert (kinds["torn"], kinds["damaged"]) == (torn, refused)
+    return kinds
 
 
 def test_a_tail_of_zeros_behind_any_frame_is_torn() -> None:

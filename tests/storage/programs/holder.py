@@ -4,6 +4,8 @@ holder ROOT SESSION: opens the session, says `open <fence>`, or the code of the 
 """
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,14 @@ async def main(root: str, session: str) -> None:
             elif word == "child":  # a tool that outlives us; it holds none of our descriptors
                 child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
                 say(f"child {child.pid}")
+            elif word == "leaky":  # a tool that is given every descriptor that can be given
+                child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+                say(f"child {child.pid}")
+            elif word == "fork":  # a copy of this process, with all that it holds
+                forked = os.fork()
+                if forked == 0:
+                    signal.pause()
+                say(f"child {forked}")
             elif word == "close":
                 await writer.close()
                 say("closed")
