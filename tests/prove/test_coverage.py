@@ -14,7 +14,10 @@ MODULES = (
     *("core/frame.py", "core/header.py", "core/tail.py", "core/reading.py", "core/behind.py"),
     *("adapters/file/recovery.py", "adapters/file/aside.py", "adapters/file/lease.py", "adapters/file/floor.py"),
 )
-TESTS = ("frame", "reading", "file", "floor", "tenure", "lease", "lock_life", "conformance", "damage", "index", "reader", "tail")
+TESTS = (
+    *("frame", "reading", "tail", "behind", "file", "reader", "damage", "index"),
+    *("floor", "tenure", "lease", "lock_life", "conformance"),
+)
 SWEEPS = "not flip and not race and not t15 and not torn_write and not power_loss and not burst"
 
 

@@ -50,6 +50,38 @@ def test_pieces_of_any_size_give_the_frames_and_the_tail_of_the_whole() -> None:
     assert in_pieces(LOG.data, 100, anchor=99) == at_once(LOG.data, anchor=99)
 
 
+def test_a_long_hole_behind_the_good_frames_is_not_kept_and_judged_all_the_same() -> None:
+    """As a file that was made longer than it is written, or a device that lost a whole write, leaves it."""
+    kinds: Counter[str] = Counter()
+    line = LOG.data[: LOG.frames[1].offset]
+    for frame in (LOG.frames[0], LOG.frames[5], LOG.frames[20]):
+        cut = LOG.data[: frame.offset]
+        to_sector = bytes(-len(cut) % 512)
+        for hole in (to_sector, to_sector + bytes(512 * 40), to_sector + bytes(512 * 40 + 7), to_sector + bytes(512 * 3)):
+            for behind in (b"", line, b"x" * 700, line + bytes(512 * 9), b"x" + bytes(600), LOG.data[frame.offset :]):
+                data = cut + hole + behind
+                whole = at_once(data)
+                kinds[str(scan(data).tail.kind)] += 1
+                for size in (512, 1024, 4096, 100_000):
+                    assert in_pieces(data, size) == whole, (frame.seq, len(hole), behind[:9], size)
+                    assert in_pieces(data, size, anchor=3) == at_once(data, anchor=3)
+    print(f"{kinds.total()} logs with holes: {dict(kinds)}")
+    assert min(kinds["torn"], kinds["damaged"]) >= 20
+    reading = Reading()
+    for _ in range(1000):
+        reading.feed(bytes(4096))
+    assert sum(map(len, reading._rest)) <= 4096
+
+
+def test_what_follows_a_whole_line_that_is_no_frame_is_not_kept() -> None:
+    reading = Reading()
+    reading.feed(LOG.data[:900] + b"~" + LOG.data[901:])
+    for _ in range(1000):
+        reading.feed(LOG.data)
+    assert sum(map(len, reading._rest)) < 5000
+    assert reading.tail().kind is TailKind.DAMAGED
+
+
 def test_a_frame_gives_back_the_bytes_of_its_line() -> None:
     assert b"".join(map(line_of, LOG.frames)) == LOG.data
 

@@ -1,5 +1,6 @@
 """Corners of taking and stamping a lease, and the system's own time and identities."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.file.locks import WholeFileLocks
 from semel.adapters.system import SystemClock, SystemIds
 from semel.errors import SessionBusy, StoreError
+from semel.testing.faults import FaultyDisk
 from storage.conftest import MakeStore, plant, refused_unchanged
 from storage.logs import build, lineage_payload, payload
 
@@ -34,6 +36,17 @@ async def test_an_open_that_runs_into_a_reader_asking_for_the_owner_tries_again_
     assert disk.pauses == 3
     with pytest.raises(SessionBusy, match="in time"):
         await make_store(_Asked(in_the_way=99)).open("box")
+
+
+@pytest.mark.anyio
+async def test_a_lock_that_fails_for_another_reason_is_named_and_nothing_stays_open(make_store: MakeStore, root: Path) -> None:
+    disk = FaultyDisk()
+    disk.fail_next("lock", errno.EIO)
+    with pytest.raises(StoreError, match=r"could not lock .*lease: Input/output error. Nothing was changed"):
+        await make_store(disk).open("box")
+    assert not disk._open
+    assert (root / "sessions" / "box" / "lease").read_bytes() == b""
+    await (await make_store(disk).open("box")).close()
 
 
 @pytest.mark.anyio

@@ -90,23 +90,18 @@ class Lease:
 
         The file is looked up again after locking: one that was replaced meanwhile is another file, whose lock proves nothing.
         """
-        disk, path, session = place.disk, place.lease, place.session
+        disk, path = place.disk, place.lease
         for _ in range(_ATTEMPTS_MAX):
             with naming("open", path):
                 fd = open_private(disk, Place.LEASE, directory, os.O_RDWR | os.O_CREAT, path)
-            kept = False
             try:
-                if not _locked(disk, fd, path):
-                    if not disk.locks.asking_locks:
-                        raise SessionBusy(_busy(session, describe(disk, disk.read(fd))))
-                    disk.pause()
-                elif _in_place(disk, fd, path):
-                    kept = True
+                if _is_ours_now(place, fd):
                     return cls(disk, fd, path)
-            finally:
-                if not kept:
-                    disk.close(fd)
-        raise SessionBusy(_busy(session, "somebody whose lease file could not be locked in time"))
+            except BaseException:
+                disk.close(fd)
+                raise
+            disk.close(fd)
+        raise SessionBusy(_busy(place.session, "somebody whose lease file could not be locked in time"))
 
     @property
     def stamped_before(self) -> bool:
@@ -148,6 +143,17 @@ class Lease:
 
 def _busy(session: str, holder: str) -> str:
     return f"session {session!r} is in use by {holder}. Wait until it is done, or send to it through its owner."
+
+
+def _is_ours_now(place: Place, fd: int) -> bool:
+    """Lock a lease file once; False if that must be tried again. Raises SessionBusy if somebody holds it."""
+    disk, path = place.disk, place.lease
+    if _locked(disk, fd, path):
+        return _in_place(disk, fd, path)
+    if not disk.locks.asking_locks:
+        raise SessionBusy(_busy(place.session, describe(disk, disk.read(fd))))
+    disk.pause()
+    return False
 
 
 def _in_place(disk: Disk, fd: int, path: Path) -> bool:
