@@ -1,5 +1,6 @@
 """One contract, three media: memory, files with locks of the open file, files with flock; syncs inline and in a thread."""
 
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from semel.adapters.file.locks import OpenFileLocks, WholeFileLocks
+from semel.ports import blobs, floor, log
 from semel.testing.conformance import (
     FLOOR_CHECKS,
     LEASE_CHECKS,
@@ -17,6 +19,7 @@ from semel.testing.conformance import (
     check_leases,
     check_log,
 )
+from semel.testing.conformance_blobs import BLOB_CHECKS
 from storage.benches import FileBench, FileFloorBench, MemoryBench, MemoryFloorBench
 
 MakeLogBench = Callable[[Path], LogBench]
@@ -54,7 +57,8 @@ async def test_the_suites_run_whole_for_an_adapter_of_somebody_else(tmp_path: Pa
     check_floor(MemoryFloorBench)
 
 
-def test_the_suites_have_a_check_for_every_numbered_line() -> None:
-    lines = {line.split()[0] for line in [*LOG_CHECKS, *LEASE_CHECKS]}
-    assert lines == {f"STORE-{n}" for n in range(1, 7)} | {f"LOG-{n}" for n in range(1, 12)}
-    assert set(FLOOR_CHECKS) == {f"FLOOR-{n}" for n in range(1, 5)}
+def test_the_suites_have_a_check_for_every_numbered_line_of_the_ports() -> None:
+    checks = [*LOG_CHECKS, *LEASE_CHECKS, *FLOOR_CHECKS, *BLOB_CHECKS]
+    promised = [re.findall(r"^ *([A-Z]+-[0-9]+) ", port.__doc__ or "", re.MULTILINE) for port in (log, floor, blobs)]
+    assert {name.split()[0] for name in checks} == {line for lines in promised for line in lines}
+    assert [len(lines) for lines in promised] == [7 + 11, 4, 5]

@@ -6,16 +6,13 @@ A check takes a bench: a fresh medium, on which it can start processes, let them
 
 import hashlib
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, Protocol
 
-from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import PAYLOAD_BYTES_MAX, Frame, TailKind, encode_lineage, scan
+from semel.core.frame import PAYLOAD_BYTES_MAX, Frame, TailKind, scan
 from semel.errors import (
     AppendRefused,
     ForeignWrite,
-    InvariantBroken,
     LeaseLost,
     LogDamaged,
     NewerWriter,
@@ -24,8 +21,10 @@ from semel.errors import (
     WriterPoisoned,
     must,
 )
-from semel.ports.log import LogWriter, Payload, SessionStore
+from semel.ports.log import Payload
+from semel.testing.bench import KNOWN, LINEAGE, SESSION, LogBench, LogCheck, records, refuses, started
 from semel.testing.conformance_floor import FLOOR_CHECKS, FloorBench, check_floor, refuses_now
+from semel.testing.conformance_reading import READ_CHECKS
 
 __all__ = [
     "FLOOR_CHECKS",
@@ -40,55 +39,6 @@ __all__ = [
     "newer_frame",
     "records",
 ]
-
-KNOWN = frozenset({"known/v1"})
-SESSION = "box"
-LINEAGE = Payload(json=encode_lineage("000102030405060708090a0b0c0d0e0f", SESSION), lineage=True)
-
-
-class LogBench(Protocol):
-    """A fresh medium for logs. Its stores know the features `KNOWN`."""
-
-    def process(self, ceiling_bytes: int = CEILING_BYTES) -> SessionStore:
-        """Start another process on the medium; its logs may become that long."""
-
-    def end(self, store: SessionStore) -> None:
-        """Let a process die at once, as SIGKILL does; the machine stays up."""
-
-    def raw(self, session: str) -> bytes:
-        """The bytes of a log, empty if there is none."""
-
-    def plant(self, session: str, data: bytes) -> None:
-        """Replace the bytes of a log, in place and behind the back of every process."""
-
-    def steal(self, session: str) -> None:
-        """Take the lease away from its holder, who is not told."""
-
-    def fail_next(self, call: Literal["write", "sync"]) -> None:
-        """Let the next write or sync of a log fail."""
-
-
-LogCheck = Callable[[LogBench], Awaitable[None]]
-
-
-def records(*texts: str, requires: tuple[str, ...] = ()) -> list[Payload]:
-    """Payloads of plain records."""
-    return [Payload(json=b'{"type":"note","text":"%b"}' % text.encode(), requires=requires) for text in texts]
-
-
-async def _started(store: SessionStore, *texts: str) -> LogWriter:
-    """A writer of a new session that holds the lineage line and some records."""
-    writer = await store.open(SESSION)
-    await writer.append([LINEAGE, *records(*(texts or ("first",)))])
-    return writer
-
-
-async def _refuses(error: type[Exception], act: Callable[[], Awaitable[object]]) -> None:
-    try:
-        await act()
-    except error:
-        return
-    raise InvariantBroken(f"{error.__name__} was expected")
 
 
 def _texts(frames: Sequence[Frame]) -> list[bytes]:
@@ -108,8 +58,8 @@ def newer_frame(data: bytes) -> bytes:
 async def _one_writer_at_a_time(bench: LogBench) -> None:
     first, second = bench.process(), bench.process()
     writer = await first.open(SESSION)
-    await _refuses(SessionBusy, lambda: second.open(SESSION))
-    await _refuses(SessionBusy, lambda: first.open(SESSION))
+    await refuses(SessionBusy, lambda: second.open(SESSION))
+    await refuses(SessionBusy, lambda: first.open(SESSION))
     must(second.owner(SESSION) is not None, "the owner can be asked for")
     await writer.close()
     must(second.owner(SESSION) is None, "a closed writer owns nothing")
@@ -117,12 +67,12 @@ async def _one_writer_at_a_time(bench: LogBench) -> None:
 
 
 async def _open_verifies(bench: LogBench) -> None:
-    await (await _started(bench.process(), "a", "b")).close()
+    await (await started(bench.process(), "a", "b")).close()
     whole = bench.raw(SESSION)
     damaged = whole[:100] + bytes([whole[100] ^ 1]) + whole[101:]
     for error, data in ((LogDamaged, damaged), (NewerWriter, newer_frame(whole))):
         bench.plant(SESSION, data)
-        await _refuses(error, lambda: bench.process().open(SESSION))
+        await refuses(error, lambda: bench.process().open(SESSION))
         must(bench.raw(SESSION) == data, "a refused log is not changed", error=error)
     bench.plant(SESSION, whole[:-3])
     writer = await bench.process().open(SESSION)
@@ -133,12 +83,12 @@ async def _open_verifies(bench: LogBench) -> None:
 
 
 async def _unknown_features_refuse(bench: LogBench) -> None:
-    writer = await _started(bench.process())
+    writer = await started(bench.process())
     await writer.append(records("gated", requires=("known/v1",)))
     await writer.append(records("newer", requires=("known/v1", "unknown/v1")))
     await writer.close()
     data = bench.raw(SESSION)
-    await _refuses(NewerWriter, lambda: bench.process().open(SESSION))
+    await refuses(NewerWriter, lambda: bench.process().open(SESSION))
     refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
     must(bench.raw(SESSION) == data, "a refused log is not changed")
 
@@ -147,11 +97,11 @@ async def _nothing_before_the_first_append(bench: LogBench) -> None:
     store = bench.process()
     writer = await store.open(SESSION)
     must(len(writer.frames) == 0 and writer.head == 0, "a new session is empty")
-    await _refuses(AppendRefused, lambda: writer.append([]))
+    await refuses(AppendRefused, lambda: writer.append([]))
     must(not store.exists(SESSION) and not store.sessions(), "an open session without a record does not exist")
     await writer.close()
     must(not store.exists(SESSION), "nor does it after its writer is closed")
-    await (await _started(store)).close()
+    await (await started(store)).close()
     must(store.exists(SESSION) and list(store.sessions()) == [SESSION], "it exists from its first append on")
 
 
@@ -170,29 +120,9 @@ async def _fences_rise(bench: LogBench) -> None:
     must(fences == sorted(set(fences)), "each open has a higher fence, whatever the one before did", fences=fences)
 
 
-async def _readers_see_only_what_stays(bench: LogBench) -> None:
-    owner, reader = bench.process(), bench.process()
-    writer = await _started(owner, "a")
-    writer.note(records("only noted"))
-    before = bench.raw(SESSION)
-    must(reader.read(SESSION).head <= 1, "what is not synced is not shown")
-    must(bench.raw(SESSION) == before, "reading changes nothing")
-    await writer.append(records("b"))
-    must(reader.read(SESSION).head >= 1, "what a later frame calls synced is shown")
-    writer.publish_status(b'{"head_seq":3}')
-    must(reader.read_status(SESSION) == b'{"head_seq":3}', "the status is as published")
-    view = reader.read(SESSION, after=1)
-    must([frame.seq for frame in view.frames] == [2, 3] and view.head == 3, "what the status names is shown")
-    must(view.owner is not None, "a reader learns that somebody writes")
-    await writer.append(records("c"))
-    await writer.close()
-    view = reader.read(SESSION)
-    must([frame.seq for frame in view.frames] == [0, 1, 2, 3, 4] and view.owner is None, "without an owner all is shown")
-
-
 async def _appended_is_durable(bench: LogBench) -> None:
     store = bench.process()
-    writer = await _started(store, "a")
+    writer = await started(store, "a")
     frames = await writer.append(records("b", "c"))
     bench.end(store)
     found = await bench.process().open(SESSION)
@@ -201,7 +131,7 @@ async def _appended_is_durable(bench: LogBench) -> None:
 
 
 async def _one_append_is_one_write(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a", "b")
+    writer = await started(bench.process(), "a", "b")
     frames = [*writer.note(records("c")), *await writer.append(records("d", "e", "f"))]
     must([frame.seq for frame in frames] == [3, 4, 5, 6] and writer.head == 6, "seq is gapless")
     must([frame.left for frame in frames] == [0, 2, 1, 0], "left counts down within a write")
@@ -213,14 +143,14 @@ async def _one_append_is_one_write(bench: LogBench) -> None:
 async def _bad_batches_write_nothing(bench: LogBench) -> None:
     store = bench.process()
     writer = await store.open(SESSION)
-    await _refuses(AppendRefused, lambda: writer.append(records("no lineage line")))
+    await refuses(AppendRefused, lambda: writer.append(records("no lineage line")))
     must(bench.raw(SESSION) == b"", "a refused first batch makes no log")
     await writer.append([LINEAGE, *records("a")])
     before = bench.raw(SESSION)
     too_big = Payload(json=b'"' + b"x" * PAYLOAD_BYTES_MAX + b'"')
     unsorted = records("x", requires=("b/v1", "a/v1"))
     for batch in ([], [LINEAGE], [*records("b"), too_big], [Payload(json=b"{\n}")], [Payload(json=b"")], unsorted):
-        await _refuses(AppendRefused, partial(writer.append, batch))
+        await refuses(AppendRefused, partial(writer.append, batch))
         refuses_now(AppendRefused, partial(writer.note, batch))
     must(bench.raw(SESSION) == before, "a refused batch writes nothing")
     await writer.append(records("still writing"))
@@ -229,15 +159,15 @@ async def _bad_batches_write_nothing(bench: LogBench) -> None:
 
 async def _failures_leave_good_frames(bench: LogBench) -> None:
     store = bench.process()
-    writer = await _started(store, "a")
+    writer = await started(store, "a")
     before = bench.raw(SESSION)
     bench.fail_next("write")
-    await _refuses(AppendRefused, lambda: writer.append(records("lost")))
+    await refuses(AppendRefused, lambda: writer.append(records("lost")))
     must(bench.raw(SESSION) == before, "a failed write leaves the log at its last good frame")
     await writer.append(records("b"))
     bench.fail_next("sync")
-    await _refuses(WriterPoisoned, lambda: writer.append(records("doubtful")))
-    await _refuses(WriterPoisoned, lambda: writer.append(records("never")))
+    await refuses(WriterPoisoned, lambda: writer.append(records("doubtful")))
+    await refuses(WriterPoisoned, lambda: writer.append(records("never")))
     await writer.close()
     must(b"never" not in bench.raw(SESSION), "a failed sync ends the writer")
     again = await bench.process().open(SESSION)
@@ -246,20 +176,20 @@ async def _failures_leave_good_frames(bench: LogBench) -> None:
 
 
 async def _dead_writers_accept_nothing(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a")
+    writer = await started(bench.process(), "a")
     await writer.close()
     before = bench.raw(SESSION)
-    await _refuses(LeaseLost, lambda: writer.append(records("late")))
+    await refuses(LeaseLost, lambda: writer.append(records("late")))
     for act in (lambda: writer.note(records("late")), writer.check, lambda: writer.publish_status(b"{}")):
         refuses_now(LeaseLost, act)
     must(bench.raw(SESSION) == before, "a closed writer writes nothing")
 
 
 async def _foreign_writes_are_noticed(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a")
+    writer = await started(bench.process(), "a")
     foreign = bench.raw(SESSION) + b"somebody else"
     bench.plant(SESSION, foreign)
-    await _refuses(ForeignWrite, lambda: writer.append(records("b")))
+    await refuses(ForeignWrite, lambda: writer.append(records("b")))
     refuses_now(ForeignWrite, lambda: writer.note(records("b")))
     must(bench.raw(SESSION) == foreign, "nothing is written behind a foreign write")
     await writer.close()
@@ -267,7 +197,7 @@ async def _foreign_writes_are_noticed(bench: LogBench) -> None:
 
 async def _notes_survive_a_death(bench: LogBench) -> None:
     store = bench.process()
-    writer = await _started(store, "a")
+    writer = await started(store, "a")
     noted = writer.note(records("noted"))
     must([frame.seq for frame in noted] == [2] and writer.head == 2, "a note has its place at once")
     bench.end(store)
@@ -279,12 +209,12 @@ async def _notes_survive_a_death(bench: LogBench) -> None:
 
 
 async def _tenure_is_checked(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a")
+    writer = await started(bench.process(), "a")
     writer.check()
     bench.steal(SESSION)
     before = bench.raw(SESSION)
     refuses_now(LeaseLost, writer.check)
-    await _refuses(LeaseLost, lambda: writer.append(records("b")))
+    await refuses(LeaseLost, lambda: writer.append(records("b")))
     refuses_now(LeaseLost, lambda: writer.note(records("b")))
     refuses_now(LeaseLost, lambda: writer.publish_status(b"{}"))
     must(bench.raw(SESSION) == before, "who lost the lease writes nothing")
@@ -293,34 +223,34 @@ async def _tenure_is_checked(bench: LogBench) -> None:
 
 async def _close_gives_the_lease_back_once(bench: LogBench) -> None:
     first, second = bench.process(), bench.process()
-    writer = await _started(first, "a")
+    writer = await started(first, "a")
     writer.note(records("noted"))
     await writer.close()
     other = await second.open(SESSION)
     must(other.head == 2, "close kept what was noted")
     await writer.close()
     other.check()
-    await _refuses(SessionBusy, lambda: first.open(SESSION))
+    await refuses(SessionBusy, lambda: first.open(SESSION))
     await other.close()
 
 
 async def _foreseen_is_in_the_floor(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a")
+    writer = await started(bench.process(), "a")
     before = bench.raw(SESSION)
     writer.foresee(["known/v1", "unknown/v1"])
     must(bench.raw(SESSION) == before, "foreseeing writes no record")
     await writer.append(records("b"))
     await writer.close()
-    await _refuses(NewerWriter, lambda: bench.process().open(SESSION))
+    await refuses(NewerWriter, lambda: bench.process().open(SESSION))
     refuses_now(NewerWriter, lambda: bench.process().read(SESSION))
 
 
 async def _no_log_grows_beyond_its_ceiling(bench: LogBench) -> None:
-    await (await _started(bench.process(), "a")).close()
+    await (await started(bench.process(), "a")).close()
     size = len(bench.raw(SESSION))
     writer = await bench.process(ceiling_bytes=size).open(SESSION)
     must((writer.size_bytes, writer.ceiling_bytes) == (size, size), "a writer knows how long the log is and may become")
-    await _refuses(SessionFull, lambda: writer.append(records("b")))
+    await refuses(SessionFull, lambda: writer.append(records("b")))
     refuses_now(SessionFull, lambda: writer.note(records("b")))
     must(len(bench.raw(SESSION)) == size, "what does not fit is not written")
     await writer.close()
@@ -329,31 +259,12 @@ async def _no_log_grows_beyond_its_ceiling(bench: LogBench) -> None:
     grown = writer.size_bytes - size
     await writer.close()
     writer = await bench.process(ceiling_bytes=size + 2 * grown - 1).open(SESSION)
-    await _refuses(SessionFull, lambda: writer.append(records("c")))
+    await refuses(SessionFull, lambda: writer.append(records("c")))
     await writer.close()
     last = await bench.process(ceiling_bytes=size + 2 * grown).open(SESSION)
     await last.append(records("c"))
     must(last.size_bytes == last.ceiling_bytes == len(bench.raw(SESSION)), "the last byte may be used")
     await last.close()
-
-
-async def _frames_are_handed_out(bench: LogBench) -> None:
-    writer = await _started(bench.process(), "a")
-    frames = [*await writer.append(records(*"bcd")), *await writer.append(records("e"))]
-    await writer.close()
-    whole, taken = bench.raw(SESSION), list[Frame]()
-    writer = await bench.process().open(SESSION, take=taken.extend)
-    must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
-    must(len(writer.frames) == 0, "and not kept as well")
-    await writer.close()
-    bench.plant(SESSION, whole[:-3])
-
-    def refuse(_frames: Sequence[Frame]) -> None:
-        raise ForeignWrite("whatever")
-
-    await _refuses(ForeignWrite, lambda: bench.process().open(SESSION, take=refuse))
-    must(bench.raw(SESSION) == whole[:-3], "what take refuses is not changed")
-    await (await bench.process().open(SESSION)).close()
 
 
 LEASE_CHECKS: Mapping[str, LogCheck] = {
@@ -366,8 +277,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
     "STORE-2": _open_verifies,
     "STORE-2 features": _unknown_features_refuse,
     "STORE-3": _nothing_before_the_first_append,
-    "STORE-5": _readers_see_only_what_stays,
-    "STORE-6": _frames_are_handed_out,
+    **READ_CHECKS,
     "LOG-1": _appended_is_durable,
     "LOG-2": _one_append_is_one_write,
     "LOG-3": _bad_batches_write_nothing,
@@ -381,7 +291,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5, 6 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
+    """Hold an adapter to STORE-2, 3, 5 to 7 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 

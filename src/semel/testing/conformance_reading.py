@@ -1,0 +1,98 @@
+"""The part of the contract of `ports.log` that concerns what readers and openers are shown."""
+
+from collections.abc import Mapping, Sequence
+
+from semel.core.frame import Frame
+from semel.errors import ForeignWrite, LogDamaged, must
+from semel.testing.bench import SESSION, LogBench, LogCheck, records, refuses, started
+from semel.testing.conformance_floor import refuses_now
+
+
+async def _readers_see_only_what_stays(bench: LogBench) -> None:
+    owner, reader = bench.process(), bench.process()
+    writer = await started(owner, "a")
+    writer.note(records("only noted"))
+    before = bench.raw(SESSION)
+    must(reader.read(SESSION).head <= 1, "what is not synced is not shown")
+    must(bench.raw(SESSION) == before, "reading changes nothing")
+    await writer.append(records("b"))
+    must(reader.read(SESSION).head >= 1, "what a later frame calls synced is shown")
+    writer.publish_status(b'{"head_seq":3}')
+    must(reader.read_status(SESSION) == b'{"head_seq":3}', "the status is as published")
+    view = reader.read(SESSION, after=1)
+    must([frame.seq for frame in view.frames] == [2, 3] and view.head == 3, "what the status names is shown")
+    must(view.owner is not None, "a reader learns that somebody writes")
+    await writer.append(records("c"))
+    await writer.close()
+    view = reader.read(SESSION)
+    must([frame.seq for frame in view.frames] == [0, 1, 2, 3, 4] and view.owner is None, "without an owner all is shown")
+
+
+async def _frames_are_handed_out(bench: LogBench) -> None:
+    writer = await started(bench.process(), "a")
+    frames = [*await writer.append(records(*"bcd")), *await writer.append(records("e"))]
+    await writer.close()
+    whole, taken = bench.raw(SESSION), list[Frame]()
+    writer = await bench.process().open(SESSION, take=taken.extend)
+    must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
+    must(len(writer.frames) == 0, "and not kept as well")
+    await writer.close()
+    bench.plant(SESSION, whole[:-3])
+
+    def refuse(_frames: Sequence[Frame]) -> None:
+        raise ForeignWrite("whatever")
+
+    await refuses(ForeignWrite, lambda: bench.process().open(SESSION, take=refuse))
+    must(bench.raw(SESSION) == whole[:-3], "what take refuses is not changed")
+    await (await bench.process().open(SESSION)).close()
+
+
+async def _readers_are_handed_frames_too(bench: LogBench) -> None:
+    owner, reader, taken = bench.process(), bench.process(), list[Frame]()
+    writer = await started(owner, "a", "b")
+    await writer.append(records("c"))
+    writer.note(records("only noted"))
+    view = reader.read(SESSION, take=taken.extend)
+    shown = reader.read(SESSION).frames
+    must(tuple(taken) == shown and view.frames == (), "take gets what the view would hold")
+    must(view.head == taken[-1].seq == reader.read(SESSION).head, "and the view says how far that is")
+    await writer.close()
+    taken.clear()
+    reader.read(SESSION, after=2, take=taken.extend)
+    must([frame.seq for frame in taken] == [3, 4], "only what is asked for is handed out")
+    whole = bench.raw(SESSION)
+    bench.plant(SESSION, whole[:-40] + b"x" + whole[-39:])
+    refuses_now(LogDamaged, lambda: reader.read(SESSION, take=taken.extend))
+
+
+async def _remembered_while_the_log_is_the_same(bench: LogBench) -> None:
+    store, other = bench.process(), bench.process()
+    must(store.recall(SESSION) is None, "nothing is known of a session that is not there")
+    writer = await started(store, "a")
+    await writer.close()
+    mark = other.read(SESSION).mark
+    must(mark is not None, "a log that is shown whole has a mark")
+    content = b'{"lineage":"000102030405060708090a0b0c0d0e0f","head_seq":1}'
+    other.remember(SESSION, mark or "", content)
+    must(store.recall(SESSION) == content and bench.process().recall(SESSION) == content, "every process recalls it")
+    whole = bench.raw(SESSION)
+    writer = await store.open(SESSION)
+    await writer.append(records("b"))
+    await writer.close()
+    must(store.recall(SESSION) is None, "a log that has grown is not what was remembered")
+    grown = bench.raw(SESSION)
+    bench.plant(SESSION, whole[:-1] + b"~")
+    must(store.recall(SESSION) is None, "nor is one that is damaged")
+    bench.plant(SESSION, grown)
+    mark = other.read(SESSION).mark
+    other.remember(SESSION, mark or "", content)
+    store.forget()
+    must(other.recall(SESSION) is None, "what is forgotten is not recalled")
+
+
+READ_CHECKS: Mapping[str, LogCheck] = {
+    "STORE-5": _readers_see_only_what_stays,
+    "STORE-6": _frames_are_handed_out,
+    "STORE-6 readers": _readers_are_handed_frames_too,
+    "STORE-7": _remembered_while_the_log_is_the_same,
+}
