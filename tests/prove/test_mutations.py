@@ -130,8 +130,9 @@ def test_every_small_change_is_noticed(module: str, workers: "SimpleQueue[Worker
             workers.put(mine)
 
     one = workers.get()
-    assert one.passes(MODULES[module]), "without a change the tests pass"
+    sound = one.passes(MODULES[module])
     workers.put(one)
+    assert sound, "without a change the tests pass"
     with ThreadPoolExecutor(WORKERS) as pool:
         survivors = [found for found in pool.map(try_one, range(number)) if found is not None]
     print(f"{module}: {number - len(survivors)} of {number} mutants noticed", *survivors, sep="\n  survived: ")

@@ -22,7 +22,8 @@ def run(source: str, tests: list[str]) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([source, str(HERE)])  # for the processes that tests start
     import pytest
 
-    options = ["-x", "-q", "-o", "timeout=60", f"--rootdir={HERE}", "-c", str(HERE / "pyproject.toml")]
+    imported = "ignore::pytest.PytestAssertRewriteWarning"  # what was imported before the fork has no rewritten asserts
+    options = ["-x", "-q", "-W", imported, "-o", "timeout=60", f"--rootdir={HERE}", "-c", str(HERE / "pyproject.toml")]
     return int(pytest.main([*options, *tests]))
 
 
