@@ -128,6 +128,41 @@ def test_p2_a_repaired_session_never_pays_again_by_itself(seq: int, tmp_path: Pa
     assert verdict in ("clean", "empty")
 
 
+def test_a_repair_that_was_cut_short_is_named_and_finished(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    (shop.log("s").parent / "parking").write_bytes(b"")
+    refused = shop.semel("resume", "s")
+    assert "its open run is not closed yet" in refused.err
+    assert refused.exit == 2
+    problem = next(one for one in shop.semel("doctor", "--json").json["findings"] if one["weight"] == "problem")
+    assert "semel repair s --accept-loss" in problem["advice"]
+    done = shop.semel("repair", "s", "--accept-loss", "--json")
+    assert (done.exit, done.json["repaired"], done.json["loss"]) == (0, True, None)
+    (call,) = done.json["unknown"]
+    assert shop.semel("inbox", "--json").lines[0]["call_key"] == call
+    assert shop.semel("resume", "s").exit == 3
+    assert len(shop.ledger) == 1
+
+
+def test_doctor_names_an_index_that_cannot_be_read_and_what_to_do(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    shop.semel("ls")
+    index = str(shop.state / "index.db")
+
+    def told() -> tuple[str, str]:
+        (one,) = [one for one in shop.semel("doctor", "--json").json["findings"] if one["about"] == index]
+        return one["weight"], one["what"] + one.get("advice", "")
+
+    assert told() == ("fine", "sessions that it knows: 1")
+    (shop.state / "index.db").write_bytes(b"nonsense")
+    assert told()[0] == "note"
+    assert "semel reindex" in told()[1]
+    shop.semel("reindex")
+    assert told() == ("fine", "sessions that it knows: 1")
+
+
 def test_repair_refuses_what_a_newer_build_wrote_and_a_session_in_use(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     busy = shop.start_and_pay("run", "Pay 17", "--session", "busy")

@@ -5,9 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from semel.adapters.file.backup import LIST_NAME
+from semel.adapters.file.blobs import DAMAGED_LOG
+from semel.adapters.file.blobs import DIRECTORY as BLOBS
 from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
+from semel.adapters.file.index import NAME as INDEX
+from semel.adapters.file.index import Index
+from semel.adapters.file.parking import NAME as PARKING
+from semel.adapters.file.repair import DAMAGED_STATUS
 from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
 from semel.adapters.file.store import FileStore
 from semel.core.frame import witnessed
@@ -16,9 +23,9 @@ from semel.core.values import Frozen
 from semel.errors import SemelError
 
 Weight = Literal["fine", "note", "problem"]
-_KEPT = ("wal.torn-", "wal.damaged-", "status.damaged-")
-_OURS = (Place.LOG, Place.LEASE, Place.STATUS, "blobs")
-_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, "index.db", "index.db-wal", "index.db-shm", "backup.json")
+_KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
+_OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
 
 
 class Finding(Frozen, frozen=True, kw_only=True):
@@ -38,6 +45,7 @@ def examine(store: FileStore) -> Iterator[Finding]:
         return
     yield from _root(root)
     yield from _floor(store)
+    yield _index(root)
     for path in sorted((root.path / SESSIONS).glob("*")):
         yield from _session(store, path)
 
@@ -86,6 +94,17 @@ def _floor(store: FileStore) -> Iterator[Finding]:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
 
+def _index(root: Root) -> Finding:
+    index = Index(root.path)
+    if not index.path.exists():
+        return Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+    count = index.sessions()
+    if count is None:
+        what = "cannot be read, so listings read every log"
+        return Finding(weight="note", about=str(index.path), what=what, advice="`semel reindex` derives it anew; nothing is lost")
+    return Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
+
+
 def _session(store: FileStore, path: Path) -> Iterator[Finding]:
     session = store.session_in(path.name)
     if session is None and (path / Place.LOG).exists():
@@ -97,6 +116,9 @@ def _session(store: FileStore, path: Path) -> Iterator[Finding]:
         yield Finding(weight="note", about=str(path), what="is no session's directory", advice="remove it if nobody needs it")
         return
     yield from _private(store.root, path)
+    if store.must_park(session):
+        what = "was repaired or restored, but its open run is not closed yet, so nobody can use it"
+        yield Finding(weight="problem", about=session, what=what, advice=f"`semel repair {session} --accept-loss` closes it")
     for name in sorted(file.name for file in path.iterdir()):
         if name.endswith(".new"):
             yield _leftover(path / name)

@@ -84,6 +84,16 @@ class Index:
             else:
                 return
 
+    def sessions(self) -> int | None:
+        """How many sessions it knows; None if there is no index that can be read."""
+        try:
+            with closing(self._open(write=False)) as db:
+                sound = db.execute("PRAGMA quick_check").fetchone() == ("ok",)
+                count = int(db.execute("SELECT count(*) FROM summary").fetchone()[0])
+        except (sqlite3.Error, OSError, ValueError, UnicodeError):
+            return None
+        return count if sound else None
+
     def drop(self) -> None:
         """Remove it; the next listing writes it anew."""
         for name in (NAME, f"{NAME}-journal"):
