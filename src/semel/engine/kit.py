@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from semel.core.policy import Policy, allow_all
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 
@@ -11,13 +12,15 @@ from semel.ports.tool import ToolPort
 class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
-    `owns_model` says that the model was made for this run and ends with it; one that the caller made is the caller's.
+    `policy` rules on each call before it is sent. `owns_model` says that the model was made for this run and ends with it; one
+    that the caller made is the caller's.
     """
 
     model: ModelPort
     tools: Mapping[str, ToolPort]
     deps: object = None
     owns_model: bool = True
+    policy: Policy = allow_all
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
