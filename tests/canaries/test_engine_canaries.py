@@ -32,7 +32,7 @@ from tests.engine.test_lost_outcomes import left_with_calls_waiting, paid_when_c
 
 
 def actor_of(runtime: Runtime) -> SessionActor:
-    return runtime._actors["s"]
+    return runtime._keeper.sessions.actors["s"]
 
 
 class NoLock(asyncio.Lock):

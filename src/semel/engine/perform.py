@@ -259,7 +259,7 @@ class Performer:
 
     def _told(self, run: Run, step: Step, call: CallState, spec: ToolSpec, cancelled: asyncio.Event) -> Call[object]:
         planned = call.planned
-        parsed = parse_arguments(step.answer.calls[planned.ordinal].arguments) if step.answer else {}
+        parsed = parse_arguments(step.arguments(planned.ordinal)) if step.answer else {}
 
         def progress(text: str) -> None:
             live = Live(live="progress", run_id=run.run_id, step_id=step.step_id, attempt=step.attempt)

@@ -10,6 +10,7 @@ from semel.core.decide import continue_run, resolve, send
 from semel.core.effects import Decision, Resolve, Send, UnderWay
 from semel.core.fold import fold
 from semel.core.guards import check_tools
+from semel.core.policy import Policy, allow_all
 from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
@@ -48,6 +49,11 @@ class SessionActor:
     def running(self) -> bool:
         """Whether a run is being carried in this process."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def policy(self) -> Policy:
+        """What rules on the calls of the run that is carried; without one nothing is planned, so nothing is ruled on."""
+        return self._kits[-1].policy if self._kits else allow_all
 
     @property
     def state(self) -> Session:

@@ -41,7 +41,7 @@ class FunctionTool(ToolPort):
         return self._function(*args, **kwargs)
 
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON | Done | Deferred | Held:
-        """Call the function. Returns text, Done of text, Deferred or Held; raises what the function raised, SystemExit as RuntimeError."""
+        """Call the function. Returns text, Done of text, Deferred or Held; raises what it raised, SystemExit as RuntimeError."""
         bound = self._signature.bind(arguments, call)
         value = await _call(functools.partial(self._function, **bound), self._spec.name)
         if isinstance(value, (Deferred, Held)):
