@@ -16,7 +16,7 @@ from tests.faces.support import Shop, open_shop
 from tests.support.notrun import not_run
 
 CALLS = ("fdatasync", "fsync", "pwrite64", "rename,renameat,renameat2", "ftruncate")
-ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS")
+ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EFBIG", "ENOMEM")
 
 
 def ptrace_works() -> bool:
