@@ -17,7 +17,7 @@ def reason_behind(cost: Money, limit: Money) -> str | None:
         machine.start()
     assert machine.state.run is not None
     facts = TurnFacts(step_id=1, usage=Usage(cost=cost), output_misses=0, truncations=0)
-    (last,), _effects = after_turn(machine.state, machine.state.run, facts)
+    (*_fired, last), _effects = after_turn(machine.state, machine.state.run, facts)
     return last.reason if isinstance(last, RunFinished) else None
 
 

@@ -26,6 +26,11 @@ _VERDICTS: dict[Verdict, str] = {
 }
 
 
+def budget_notice(told: str) -> str:
+    """What the model reads when a budget of its run runs low."""
+    return f"Notice: {told}. Bring the work to an end in time."
+
+
 def verdict_text(verdict: Verdict, output: str | None) -> str:
     """What the model reads as the result of a call that a person resolved."""
     return output if output is not None and verdict == "happened" else _VERDICTS[verdict]
