@@ -6,7 +6,7 @@ whatever the policy says by now: planning again after a crash asks nobody twice.
 as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Step
@@ -140,7 +140,7 @@ def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> Approval
     )
 
 
-def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
+def refusal(tools: Mapping[str, ToolSpec], call: ToolCall) -> Refusal | None:
     """Why this call is not dispatched; None if it is."""
     spec = tools.get(call.name)
     if spec is None:

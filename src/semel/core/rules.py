@@ -76,9 +76,13 @@ class Rule:
         when = "" if self.when is None else f" when {self.when if isinstance(self.when, str) else named}"
         return printable(f"{self.decision} {self.tool}{effect}{when}", limit=300)
 
+    def names(self, spec: ToolSpec) -> bool:
+        """Whether it speaks of this tool."""
+        return like(spec.name, self.tool) and self.effect in (None, spec.effect)
+
     def matches(self, spec: ToolSpec, arguments: dict[str, JSON]) -> bool:
         """Whether it speaks of this call. Raises CannotTell."""
-        if not like(spec.name, self.tool) or self.effect not in (None, spec.effect):
+        if not self.names(spec):
             return False
         if self.condition is None:
             return True
@@ -147,22 +151,20 @@ class Rulebook:
 
 
 def check_rules(rules: Sequence[Rule], specs: Sequence[ToolSpec]) -> None:
-    """Refuse a condition that names an argument which no tool that it speaks of has: it would always be null. Raises BadAgent."""
+    """Refuse a condition on an argument that a tool of its rule does not have: it could never be told. Raises BadAgent."""
     for rule in rules:
         condition = rule.condition
         if condition is None or callable(condition):
             continue
-        known: set[str] = set()
-        open_ended = False
-        for spec in (spec for spec in specs if like(spec.name, rule.tool)):
-            schema = json.decode(spec.parameters)
-            known |= schema.get("properties", {}).keys()
-            open_ended = open_ended or not schema.get("properties")
-        for argument in () if open_ended or not known else arguments_of(condition):
-            name = argument.path[0]
-            if name not in known:
-                there = ", ".join(sorted(known))
-                raise BadAgent(f"{rule.told()}: no tool that it speaks of has an argument {name}; there are {there}")
+        named = {argument.path[0] for argument in arguments_of(condition)}
+        for spec in specs:
+            known = json.decode(spec.parameters).get("properties", {}).keys() if rule.names(spec) else ()
+            absent = sorted(named - known) if known else []
+            if absent:
+                raise BadAgent(
+                    f"{rule.told()}: the tool {spec.name}, of which it speaks too, has no argument {absent[0]}; "
+                    f"there are {', '.join(sorted(known))}. Name the tools that the rule is for"
+                )
 
 
 def _asked(predicate: Predicate, arguments: dict[str, JSON]) -> bool:

@@ -10,6 +10,7 @@ OUTPUT_REMINDER = f"Give the final output by calling {SUBMIT_TOOL}; a plain answ
 CONTINUE_INPUT = "Continue."
 NO_OUTPUT = "(no output)"
 EMPTY_MESSAGE = "(empty message)"
+HOOK_HID_RESULT = "The call ran, but its result cannot be shown. A check behind it failed:"
 DEFERRED = "Accepted. The result comes later; go on without it."
 
 _LATE: dict[LateKind, str] = {

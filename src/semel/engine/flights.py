@@ -7,6 +7,7 @@ from typing import Any
 from semel.core.effects import Answered, CallModel, CameBack, Dispatch, Effect, ExchangeFailed, Outcome, Reconcile, TimeUp
 from semel.core.outcomes import NeverSent, Settlement, settle
 from semel.core.outcomes import Outcome as Became
+from semel.core.policy import Policy
 from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import Effect as ToolEffect
 from semel.engine.perform import Cut, Performer
@@ -31,6 +32,11 @@ class Flights:
         self._starting = True
         self._broken: BaseException | None = None
         self._time: asyncio.Future[None] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """What rules on the calls of the run."""
+        return self._performer.kit.policy
 
     @property
     def empty(self) -> bool:

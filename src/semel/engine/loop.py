@@ -35,7 +35,7 @@ async def run_to_rest(
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
             doubt = decision.doubt
             if outcome is not None:
-                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=clock.now_ms())
+                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=clock.now_ms(), policy=flights.policy)
             elif stopping() and flights.empty and not sealable(barrier.state):
                 return
             elif flights.empty:

@@ -14,9 +14,11 @@ from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
+from semel.core.values import JSON
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
+from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
 from semel.engine.loop import run_to_rest
 from semel.engine.perform import Performer
@@ -55,6 +57,8 @@ class SessionActor:
     async def send(self, command: Send, kit: Kit) -> str:
         """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open."""
         self._refuse_second_run()
+        if command.key not in self.state.queue_index:  # a queued message went past the hooks when it was accepted
+            command = await self._asker(kit, command.context).prepared(command)
         await self._start(send(self.state, command), kit)
         return self._newest()
 
@@ -71,7 +75,7 @@ class SessionActor:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
             self.warnings = check_tools(run.tools, specs, run.agent.name)
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
-            await self._start(recover(self.state), kit)
+            await self._start(recover(self.state, kit.policy), kit)
         return run.run_id
 
     async def resolve(self, command: Resolve) -> None:
@@ -142,6 +146,9 @@ class SessionActor:
         if not durable.done():
             self._flights = self._task = None
             task.result()
+
+    def _asker(self, kit: Kit, context: JSON) -> Asker:
+        return Asker(hooks=kit.hooks, clock=self._ground.clock, session=self.state.session, context=context)
 
     def _performer(self, kit: Kit) -> Performer:
         return Performer(barrier=self._barrier, feed=self.feed, clock=self._ground.clock, kit=kit)
