@@ -166,8 +166,8 @@ class Asker:
 
     async def _ask(self, hook: NamedHook, told: object) -> object:
         """What the hook answers, or Failed. It runs in a task of its own; a caller that is cancelled takes it along."""
+        timer = asyncio.ensure_future(self.clock.sleep(HOOK_SECONDS))  # first, so that the hook's own time counts from its start
         asking = asyncio.ensure_future(_guarded(hook, told))
-        timer = asyncio.ensure_future(self.clock.sleep(HOOK_SECONDS))
         try:
             await asyncio.wait([asking, timer], return_when=asyncio.FIRST_COMPLETED)
             return asking.result() if asking.done() else Failed(why=f"it did not answer within {HOOK_SECONDS:.0f} s")
