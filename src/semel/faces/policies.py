@@ -11,7 +11,6 @@ agent, and one that cannot be read refuses the run.
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,6 +64,8 @@ def operator_rules(environ: Mapping[str, str] | None = None) -> list[Rule]:
     named = (os.environ if environ is None else environ).get(POLICY_VARIABLE)
     if not named:
         return []
+    import tomllib  # most runs have no such file, and start-up is quick
+
     try:
         table = tomllib.loads(read_small(Path(named)).decode())
         found = msgspec.convert(table, _File)
