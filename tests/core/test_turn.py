@@ -241,7 +241,7 @@ BUDGETS: list[tuple[str, Limits, Sequence[Any], int, int]] = [
     ("max_steps", Limits(steps=10), FRESH, 8, 10),
     ("token_limit", Limits(tokens=110), FRESH, 8, 10),
     ("repeated_calls", Limits(repeated_calls=5), ENDLESS, 4, 5),
-    ("repeated_calls", Limits(), ENDLESS, 8, 10),
+    ("repeated_calls", Limits(), ENDLESS, 20, 25),
     ("time_limit", Limits(wall_ms=60), FRESH, 0, 0),
 ]
 
