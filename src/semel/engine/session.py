@@ -106,8 +106,10 @@ class SessionActor:
             else:
                 self._publish_on_change()
                 return True
+        head = self.state.head
         await self._barrier.commit_chosen(lambda state: choose(state, None).records)
-        self._publish()
+        if self.state.head != head:
+            self._publish()
         return False
 
     async def resolve(self, command: Resolve) -> None:
