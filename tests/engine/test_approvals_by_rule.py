@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from semel import Agent, Completed, Paused, PreUser, Refuse, Rule, Runtime, tool
+from semel.adapters.memory.store import MemoryStore
+from semel.adapters.system import SystemIds
+from semel.core.features import KNOWN
+from semel.engine.resume import Ground
 from semel.errors import HookRefused, KeyReuse
 from semel.faces.policies import POLICY_VARIABLE
 from semel.faces.views import view_of
-from tests.engine.fakes import call, counting, events_of, ground, script_file
+from tests.engine.fakes import call, counting, events_of, ground, loop_turns, script_file
+from tests.engine.slow import StandingClock
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +72,23 @@ async def test_a_person_cannot_put_in_place_what_the_operator_denies(tmp_path: P
         await handle.result()
     assert paid == [7]
     assert [record["reason"] for record in records(at, "tool_no_dispatch")] == ["policy_blocked"]
+
+
+async def test_silence_is_a_no_when_the_time_of_the_rule_is_over_and_the_run_goes_on_by_itself(tmp_path: Path) -> None:
+    clock, paid = StandingClock(), list[int]()
+    at = Ground(store=MemoryStore(clock, known=KNOWN), clock=clock, ids=SystemIds())
+    agent = clerk(tmp_path, paid, ask="cents > 5000", ask_expires=60)
+    async with Runtime(agents=[agent], ground=at) as runtime:
+        await asked(runtime, agent, at)
+        clock.advance(59)
+        await loop_turns()
+        assert not records(at, "approval_resolved")
+        clock.advance(1)
+        while view_of(at.store, "s").state.run is not None:
+            await loop_turns()
+    assert paid == [7]
+    (answer,) = records(at, "approval_resolved")
+    assert answer["decision"] == "expired"
 
 
 async def test_messages_of_every_delivery_go_past_the_pre_user_hooks_once(tmp_path: Path) -> None:
