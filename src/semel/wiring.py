@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semel.core.features import KNOWN
 from semel.core.values import Bundle
 from semel.engine.resume import Ground
+from semel.ports.hook import NamedHook
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
@@ -68,6 +69,13 @@ def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:
     from semel.adapters.tools.function import tool
 
     return tool(given) if not hasattr(given, "spec") else given  # type: ignore[return-value]  # what has a spec is a port
+
+
+def as_hook(function: Callable[[Any], object], phase: str) -> NamedHook:
+    """A function as a hook of that phase. Raises BadAgent."""
+    from semel.adapters.tools.hooks import as_hook as build
+
+    return build(function, phase)
 
 
 def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPort:
