@@ -41,7 +41,7 @@ class HookNote(Frozen, frozen=True, kw_only=True):
     message: str | None = None
 
 
-KEPT, CHANGED, DENIED, FAILED = "kept", "changed", "denied", "failed"
+CHANGED, DENIED, FAILED = "changed", "denied", "failed"
 
 
 def original_input(hooks: Sequence[HookNote]) -> Sequence[UserMessage]:
