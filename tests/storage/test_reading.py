@@ -73,6 +73,16 @@ def test_a_long_hole_behind_the_good_frames_is_not_kept_and_judged_all_the_same(
     assert sum(map(len, reading._rest)) <= 4096
 
 
+def test_a_line_that_was_cut_at_a_sector_and_the_hole_behind_it_are_judged_by_where_they_are_in_the_log() -> None:
+    torn = 0
+    for cut in range(512, len(LOG.data), 512):
+        for by in (-1, 0, 1):
+            data = LOG.data[: cut + by] + bytes(512 - by)
+            assert in_pieces(data, 100) == in_pieces(data, 4096) == at_once(data)
+            torn += scan(data).tail.kind is TailKind.TORN
+    assert torn >= 11
+
+
 def test_what_follows_a_whole_line_that_is_no_frame_is_not_kept() -> None:
     reading = Reading()
     reading.feed(LOG.data[:900] + b"~" + LOG.data[901:])

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.core.frame import Point, TailKind, encode_frames, scan
+from semel.core.tail import NEWER_WRITER
 from semel.ports.log import Payload
 from storage.logs import START_MS, Log, behind, build, lineage_payload, payload, reference_log
 from storage.sweeps import bit_flips, bursts, power_loss_images, prefixes, tally, verdict
+from storage.test_frame import frame_line
 
 LOG = reference_log()
 FRAMES = len(LOG.frames)
@@ -228,7 +230,8 @@ def test_a_hole_must_begin_and_end_where_sectors_do() -> None:
         (edge + 3, edge + 4),
     ):
         assert scan(log.data[:start] + bytes(end - start) + log.data[end:]).tail.kind is TailKind.DAMAGED
-    newline = log.data.index(b"\n", edge) + 1
+    newline = log.data.index(b"\n", edge + 512) + 1
+    assert newline % 512
     end = newline - newline % 512 + 512
     assert scan(log.data[:edge] + bytes(512) + log.data[edge + 512 : newline] + bytes(end - newline)).tail.kind is TailKind.TORN
 
@@ -324,6 +327,24 @@ def test_a_cut_header_is_torn_only_if_its_bytes_can_begin_the_next_frame(text: s
 
         text = HEAD + f"{zlib.crc32(HEAD.encode()):08x}"[:3]
     assert scan(LOG.data + text.encode()).tail.kind is (TailKind.TORN if torn else TailKind.DAMAGED)
+
+
+def test_a_line_of_an_unknown_version_is_newer_where_its_header_is_proven_and_its_digest_does_not_say_otherwise() -> None:
+    line = frame_line("4 27 1767225600000 12 23 0", b'{"type":"new"}', LOG.frames[-1].digest)
+    other = frame_line("4 27 1767225600000 12 23 0", b'{"type":"new"}', LOG.frames[-2].digest)
+    assert scan(LOG.data + line).tail.reason == NEWER_WRITER
+    assert scan(LOG.data + line[:-1]).tail.reason == NEWER_WRITER  # only a newer writer can have begun it
+    assert scan(LOG.data + line[:-5]).tail.reason == NEWER_WRITER
+    damaged = scan(LOG.data + other).tail
+    assert damaged.kind is TailKind.DAMAGED
+    assert damaged.reason != NEWER_WRITER
+
+
+def test_a_number_that_was_cut_may_still_become_as_long_as_a_number_can_be() -> None:
+    log = build([([lineage_payload(), payload(10)], 5 * 10**18, True)])
+    for fence, torn in (("6", True), ("5", True), ("4", False), ("50", True), ("49", False), ("92", True), ("93", False)):
+        kind = scan(log.data + b"1 2 0 " + fence.encode()).tail.kind
+        assert kind is (TailKind.TORN if torn else TailKind.DAMAGED), fence
 
 
 def test_a_record_without_its_newline_is_torn_only_if_its_digest_is_right() -> None:
