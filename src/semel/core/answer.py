@@ -9,8 +9,9 @@ from semel.core.values import AssistantMessage, Stop, add_usage
 
 
 def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelStepFinished) -> Run:
-    """The run with the answer of its step: usage, the count of equal truncations, and what counts as its output so far."""
+    """The run with the answer of its step: usage, the counts of equal answers, and what counts as its output so far."""
     shape = " ".join(call.name for call in answer.calls) if record.stop is Stop.MAX_TOKENS and answer.calls else None
+    asked = tuple((call.name, call.arguments) for call in answer.calls)  # whatever their ids (B08)
     missed = not answer.calls and run.config.output_schema is not None
     return replace(
         run,
@@ -19,6 +20,8 @@ def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelSte
         model_steps=run.model_steps + 1,
         truncations=0 if shape is None else run.truncations + 1 if shape == run.last_truncated else 1,
         last_truncated=shape,
+        repeats=0 if not asked else run.repeats + 1 if asked == run.last_calls else 1,
+        last_calls=asked,
         remind=missed,
         output_misses=run.output_misses + missed,
         output=run.output if answer.calls else answer.text,

@@ -14,6 +14,7 @@ class Limits(Frozen, frozen=True, kw_only=True):
     output_retries: int = 3
     parallel_calls: int = 16
     truncations: int = 3
+    repeats: int = 20
     reruns: int = 3
     step_attempts: int = 10
     model_retries: int = 5

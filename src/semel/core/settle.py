@@ -93,6 +93,7 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
         usage=run.usage,
         output_misses=run.output_misses + (0 if batch.finished else bool(submits) and not submitted),
         truncations=run.truncations,
+        repeats=run.repeats,
         # A typed output is submitted; the wish of a tool to end the run does not stand in for it.
         done=submitted or (run.config.output_schema is None and all(one is not None and one.terminate for one in every)),
         stop=run.step.stop if run.step else None,

@@ -96,6 +96,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     running_ms: int = 0
     truncations: int = 0
     last_truncated: str | None = None
+    repeats: int = 0
+    last_calls: tuple[tuple[str, str], ...] = ()
     output_misses: int = 0
     output: str | None = None
     model_steps: int = 0

@@ -2,7 +2,8 @@
 
 The order of the checks is observable and fixed: somebody asked to end the run; the answer was declined; every result asked to
 terminate, or an output was submitted; somebody asked to stop behind this turn; the output was missed too often; the answers are
-cut again and again; steps, tokens, cost, time; else the next step, which takes up the messages that wait for it.
+cut, or ask for the same calls, again and again; steps, tokens, cost, time; else the next step, which takes up the messages that
+wait for it.
 """
 
 from semel.core.effects import CallModel, Effect
@@ -19,6 +20,7 @@ class TurnFacts(Frozen, frozen=True, kw_only=True):
     usage: Usage
     output_misses: int
     truncations: int
+    repeats: int = 0
     done: bool = False
     stop: Stop | None = None
 
@@ -84,6 +86,8 @@ def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:
         return _failure("output", "output_invalid", f"no valid output in {facts.output_misses} tries")
     if facts.truncations >= limits.truncations:
         return _failure("limit", "truncated", f"{facts.truncations} answers in a row were cut at the output limit")
+    if facts.repeats >= limits.repeats:
+        return _failure("limit", "repeated_calls", f"{facts.repeats} answers in a row asked for the same calls")
     if facts.step_id >= limits.steps:
         return _failure("limit", "max_steps", f"the run took {facts.step_id} steps, its limit")
     if facts.usage.total >= limits.tokens:

@@ -33,6 +33,7 @@ class Limits:
     """Where a run stops by name. `cost` is written like "1.00 USD" and needs a model with a known price; None is no limit.
 
     `tokens` counts input and output; `wall_seconds` counts the time in which the run was running, not the time it lay still.
+    `repeats` is how many answers in a row may ask for the same calls with the same arguments: a model that is stuck.
     """
 
     steps: int = _DEFAULT.steps
@@ -43,11 +44,12 @@ class Limits:
     output_retries: int = _DEFAULT.output_retries
     parallel_calls: int = _DEFAULT.parallel_calls
     model_retries: int = _DEFAULT.model_retries
+    repeats: int = _DEFAULT.repeats
 
     def frozen(self) -> core_limits.Limits:
         """As a run records them. Raises BadSettings for a value that makes no sense."""
-        for name in ("steps", "tokens", "result_bytes", "output_retries", "parallel_calls", "model_retries"):
-            value, least = getattr(self, name), 0 if name == "model_retries" else 1
+        for name in ("steps", "tokens", "result_bytes", "output_retries", "parallel_calls", "model_retries", "repeats"):
+            value, least = getattr(self, name), {"model_retries": 0, "repeats": 2}.get(name, 1)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise BadSettings(f"the limit {name} must be a whole number of at least {least}, not {value!r}")
         wall = self.wall_seconds
@@ -62,6 +64,7 @@ class Limits:
             output_retries=self.output_retries,
             parallel_calls=self.parallel_calls,
             model_retries=self.model_retries,
+            repeats=self.repeats,
         )
 
 
