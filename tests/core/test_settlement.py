@@ -285,3 +285,25 @@ def test_a_death_in_the_write_of_a_reconciled_answer_asks_again_and_never_sends(
     d.asked(good("it had happened"))
     assert d.reconciled.total() == 2
     assert all(times == 1 for times in d.dispatched.values())
+
+
+@pytest.mark.parametrize("names", [("pay", "read"), ("read", "pay"), ("pay", "read", "put")])
+def test_a_call_that_is_given_up_beside_a_held_one_is_recorded_before_the_run_waits(names: tuple[str, ...]) -> None:
+    """R31: a run is paused for held calls alone; the log would contradict itself if the other one were left open."""
+    d = driver()
+    d.send()
+    d.answer(call(*names))
+    d.back(held=[names.index("pay")])
+    for _ in range(d.limits.reruns + 1):
+        d.die()
+        d.resume()
+    assert d.idle
+    assert d.state.run is not None
+    assert d.state.run.pause is not None
+    found = d.state.run.step.batch.calls if d.state.run.step and d.state.run.step.batch else ()
+    assert [one.settled.outcome if one.settled else "held" for one in found] == [
+        "held" if name == "pay" else Outcome.INTERRUPTED for name in names
+    ]
+    d.deliver(d.key_of(names.index("pay")), "paid")
+    d.answer(say("done"))
+    assert d.state.ended[d.state.newest or ""].reason == "completed"
