@@ -99,6 +99,25 @@ def test_show_names_every_call_that_is_open_or_unknown_and_every_message(name: s
         assert "version" in line.says("tail", "s")
 
 
+@pytest.mark.parametrize(
+    ("name", "upto", "said"),
+    [
+        ("approval", 2, 'e368500d pay({"n":0}) waits for a person to approve it\n    read({"n":1}) not sent yet\n'),
+        ("approval", 3, '001b705c pay({"n":2}) denied by t\n'),
+        ("refusals", 2, "ghost({}) refused (unknown_tool): Not run: no tool of that name is offered."),
+        ("held_in_sequence", 2, 'e368500d deploy({"n":0}) sent, no result yet\n    5da5a062 pay({"n":1}) not sent yet\n'),
+        ("held", 3, '5da5a062 pay({"n":1}) held by its provider (busy)\n'),
+        ("cancel_now", 3, "> (steer, waits) wait\n"),
+        ("cancel_now", 5, "> (steer, left unanswered) wait\n"),
+        ("supplied", 1, "1 record, held by nobody\nit started with 4 messages from elsewhere, in the format test\n"),
+        ("gated", 5, "completed: a picture\\n[image/png, 3 bytes]\n"),
+    ],
+)
+def test_show_says_of_a_state_what_a_person_asks_first(name: str, upto: int, said: str, line: Line) -> None:
+    line.holds(played(name).writes[:upto])
+    assert said in line.says("show", "s")
+
+
 class Shown(Exception):
     """What a request would be made of."""
 
