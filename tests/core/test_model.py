@@ -37,6 +37,7 @@ from tests.core.driver import Driver
 from tests.core.play import ARGUMENTS, NAMES, PICKS, Player
 from tests.core.quiet import quiesce
 from tests.core.tally import Tally
+from tests.core.test_settlement import taking_up_more
 from tests.core.writes import Write, folded, logged_of
 
 MOVES = st.lists(st.integers(0, PICKS * ARGUMENTS - 1), min_size=13, max_size=33)
@@ -131,14 +132,6 @@ def test_fifty_thousand_histories_hold_what_was_promised_and_are_of_every_kind()
 Recovery = Callable[[Session, Policy], Decision]
 
 
-def forgetful(state: Session, policy: Policy) -> Decision:
-    """A later attempt of a step takes up what came meanwhile."""
-    decision = recover(state, policy)
-    waiting = tuple(item.entry_id for item in state.pending)
-    again = (replace(r, drained=(*r.drained, *waiting)) if isinstance(r, StepStarted) else r for r in decision.records)
-    return replace(decision, records=tuple(again))
-
-
 def hasty(state: Session, policy: Policy) -> Decision:
     """What was sent and has not come back is sent again, whatever its effect."""
     decision = recover(state, policy)
@@ -177,7 +170,7 @@ def ending_twice(state: Session, policy: Policy) -> Decision:
 
 
 FAULTS: dict[Recovery, str] = {
-    forgetful: "attempt 2 contradicts attempt 1",
+    taking_up_more: "attempt 2 contradicts attempt 1",
     hasty: "a once call leaves once",
     repeating: "nothing that is settled is dispatched",
     silent: "a batch is finished while a call has no terminal",

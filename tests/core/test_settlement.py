@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from semel.core.effects import Decision, Reconcile
+from semel.core.effects import Decision, Dispatch, Reconcile
 from semel.core.outcomes import (
     Completed,
     DidNotHappen,
@@ -25,13 +26,13 @@ from semel.core.outcomes import (
 )
 from semel.core.pairing import RESULT_BYTES_MOST, Rule, fault_of
 from semel.core.policy import Allow, Deny, Policy, Ruling
-from semel.core.records import ApprovalRecorded, ToolNoDispatch, ToolResult
+from semel.core.records import ApprovalRecorded, StepStarted, ToolNoDispatch, ToolResult
 from semel.core.recover import recover
 from semel.core.standing import CallClass, classify
 from semel.core.state import Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import JSON, AssistantMessage, Effect, ToolCall, ToolMessage, ToolSpec, UserMessage
-from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
+from semel.errors import CallNotSent, CorruptLog, OutcomeUnknown, ToolFailed
 from tests.core.cast import driver
 from tests.core.driver import Died, Driver
 from tests.core.machine import bad, call, good, say, tool
@@ -88,10 +89,17 @@ def _turn_done(state: Session) -> bool:
     return state.run is not None and state.run.step is not None and state.run.step.step_id == 2
 
 
+KINDS = st.lists(st.sampled_from(["deny", "ghost", "ok", "fail", "lost"]), min_size=1, max_size=5)
+
+
 @settings(max_examples=64, deadline=None)
-@given(st.lists(st.sampled_from(["deny", "ghost", "ok", "fail", "lost"]), min_size=1, max_size=5))
+@given(KINDS)
 def test_v16_every_call_of_an_answer_settles_once_runs_at_most_once_and_is_asked_about_once(kinds: list[str]) -> None:
-    d = first_life(kinds)
+    settles_once(kinds)
+
+
+def settles_once(kinds: Sequence[str], recover_with: Callable[..., Decision] = recover) -> None:
+    d = first_life(kinds, recover_with)
     losses = kinds.count("lost")
     if losses:
         assert reconcile_in_passes(d, losses) == losses
@@ -112,6 +120,19 @@ def test_v16_every_call_of_an_answer_settles_once_runs_at_most_once_and_is_asked
     d.resume()
     assert d.dispatched == sent, "replay dispatches nothing"
     assert folded(d.writes) == d.state
+
+
+def sending_again(state: Session, policy: Policy) -> Decision:
+    """A planted fault: what was sent and has no outcome is sent again, and nobody is asked."""
+    decision = recover(state, policy)
+    asked = tuple(effect.ordinal for effect in decision.effects if isinstance(effect, Reconcile))
+    return replace(decision, effects=(Dispatch(ordinals=asked),)) if asked else decision
+
+
+def test_v16_a_recovery_that_sends_again_what_was_lost_would_be_caught() -> None:
+    with pytest.raises(AssertionError, match="a once call leaves once"):
+        settles_once(["ok", "lost"], sending_again)
+    settles_once(["ok", "fail", "deny"], sending_again)
 
 
 PINNED = (["deny", "lost"], ["ghost", "lost"])
@@ -202,6 +223,24 @@ def test_v14_a_death_between_the_prepared_request_and_the_model_sends_the_same_r
         assert d.sent[-1] == prepared
     assert not d.dispatched
     assert len({bytes(body) for body in d.requests.values()}) == 2
+
+
+def taking_up_more(state: Session, policy: Policy) -> Decision:
+    """A planted fault: a later attempt of a step takes up what came meanwhile."""
+    decision = recover(state, policy)
+    waiting = tuple(item.entry_id for item in state.pending)
+    again = (replace(r, drained=(*r.drained, *waiting)) if isinstance(r, StepStarted) else r for r in decision.records)
+    return replace(decision, records=tuple(again))
+
+
+def test_v14_an_attempt_that_sends_another_history_would_be_caught() -> None:
+    d = driver(recover=taking_up_more)
+    d.send()
+    d.answer(call("ghost", "nobody"))
+    d.message("s1", "hurry", "steer")
+    d.die()
+    with pytest.raises(CorruptLog, match="attempt 2 contradicts attempt 1"):
+        d.resume()
 
 
 FAILING_TEXT = st.text(
