@@ -110,6 +110,12 @@ def handed_over(cancel: Any) -> Record:
     return SendDelivered(submission_id="q1", run_id=cancel.run_id, delivery="steer", input=(name,))
 
 
+def result_of_closed(closed: Any) -> ToolResult:
+    """A result of the call that a person's no has closed."""
+    result = first_of("approval", ToolResult)
+    return replace(result, batch_id=closed.batch_id, ordinal=closed.ordinal, tool_call_id=closed.tool_call_id)
+
+
 MORE: dict[str, Case] = {
     # K2, K3: the operation is there, and open
     "a run that goes on from a call without a verdict": Case(
@@ -195,6 +201,9 @@ MORE: dict[str, Case] = {
         "early_return",
         lambda records: [*up_to(ToolResult)(records), first_of("early_return", ToolCallReturned)],
         up_to(ToolResult),
+    ),
+    "a result of a call that its approval has closed (CON12)": Case(
+        "duplicate_tool_invocation", "approval", behind(ApprovalRecorded, result_of_closed), same
     ),
     # K11, C47: an entry has one content, a part one tag
     "an input that is a config": Case(

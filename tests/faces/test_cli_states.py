@@ -23,7 +23,10 @@ from semel.faces.cli.main import COMMANDS, semel
 from semel.faces.preview import preview_of
 from semel.ports.model import Request
 from storage.conftest import plant
+from tests.core.cast import driver
+from tests.core.driver import Died
 from tests.core.golden import encoded
+from tests.core.machine import call, say
 from tests.core.scripts import SCRIPTS
 from tests.core.test_explain import keys_to_name
 from tests.core.test_prefixes import played, prefixes
@@ -170,6 +173,25 @@ def test_preview_shows_a_request_that_a_provider_takes_or_says_that_a_call_is_op
         else:
             assert state.newest is None
     assert shown
+
+
+def test_the_log_of_a_write_that_never_became_whole_is_previewed_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "model_frozen", lambda *_: Model())
+    d = driver()
+    d.send()
+    d.tear = 4  # the first intent is there, and was never acted upon
+    with pytest.raises(Died):
+        d.answer(call("pay", "read"))
+    d.die()
+    d.resume()
+    d.back()
+    d.answer(say("done"))
+    plant(tmp_path / "state", encoded(d.writes), "s")
+    found = asked(FileStore(tmp_path / "state", SystemClock(), known=KNOWN))
+    assert isinstance(found, Prompt)
+    assert [message.text for message in found.messages][-2:] == ["done", "and now?"]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

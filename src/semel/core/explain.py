@@ -231,8 +231,9 @@ def _messages(state: Session) -> Iterator[Sentence]:
 
 
 def _send(state: Session) -> tuple[str, ...]:
-    """The command that takes a message, from stdin: pasted as it is, it says nothing by itself."""
-    return ("send", "--session", state.session, "-")
+    """The command that takes a message, from stdin: pasted as it is, it says nothing by itself. A first run names its agent."""
+    agent = ("--agent", "FILE") if state.newest is None else ()
+    return ("send", "--session", state.session, *agent, "-")
 
 
 def _told(state: Session, item: Pending) -> str:
