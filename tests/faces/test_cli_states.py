@@ -3,32 +3,39 @@
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from hypothesis import given, settings
 
 from semel import wiring
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.explain import explain
 from semel.core.features import KNOWN
+from semel.core.frame import incomplete, scan
+from semel.core.open_log import state_of
 from semel.core.pairing import fault_of
 from semel.core.state import Session
 from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
-from semel.faces.preview import preview_of
+from semel.faces.preview import _gone_on, preview_of
+from semel.faces.story import tell
 from semel.ports.model import Request
 from storage.conftest import plant
 from tests.core.cast import driver
 from tests.core.driver import Died
 from tests.core.golden import encoded
 from tests.core.machine import call, say
+from tests.core.play import Player
 from tests.core.scripts import SCRIPTS
 from tests.core.test_explain import keys_to_name
+from tests.core.test_model import MOVES
 from tests.core.test_prefixes import played, prefixes
 from tests.core.writes import Write, folded
 
@@ -173,6 +180,29 @@ def test_preview_shows_a_request_that_a_provider_takes_or_says_that_a_call_is_op
         else:
             assert state.newest is None
     assert shown
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@given(MOVES)
+def test_any_history_can_be_told_and_the_next_request_of_it_is_there_or_depends_on_an_open_call(moves: list[int]) -> None:
+    player = Player(moves[0])
+    player.play(moves[1:])
+    if not player.driver.writes:
+        return
+    frames = scan(encoded(player.driver.writes)).frames
+    state = state_of(frames, incomplete(frames), "s")
+    story = tell(frames, state)
+    assert len(story.runs) == len(state.ended) + (state.run is not None)
+    open_calls = [call for step in (story.runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
+    if state.run is not None:
+        with suppress(OutcomePending):
+            ahead, asks = _gone_on(state)
+            assert asks == (ahead.run is not None)
+            return
+        assert open_calls
+
+
+OPEN = {"asked", "planned", "waiting", "sent", "held"}
 
 
 def test_the_log_of_a_write_that_never_became_whole_is_previewed_like_any_other(
