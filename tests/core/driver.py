@@ -63,6 +63,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, Record
 from semel.core.recover import recover
+from semel.core.state import Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
@@ -109,6 +110,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.state = folded(self.writes)
+        self.refolded = (len(self.writes), self.state)
         self.settled = {place for write in self.writes for place in settled_in(write.records)}
 
     # what is asked for
@@ -234,7 +236,7 @@ class Driver:
 
     def die(self) -> None:
         """The process is gone; what its log has is folded anew, to what the process knew unless it died in a write."""
-        again = folded(self.writes)
+        again = self._refold()
         assert self.torn or again == self.state, "the fold of the log is the live state"
         self.torn = False
         self.held.clear()
@@ -243,6 +245,14 @@ class Driver:
         self.tear = None
         self.fence += 1
         self.state = again
+
+    def _refold(self) -> Session:
+        """The fold of the log, made apart from the live state; what an earlier death has folded is not folded again."""
+        done, state = self.refolded
+        for write in self.writes[done:]:
+            state = fold(write.placed(state.head), state)
+        self.refolded = (len(self.writes), state)
+        return state
 
     def resume(self) -> None:
         if self.state.run is not None and self.asking is None and not self.flying:
