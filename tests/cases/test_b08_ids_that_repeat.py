@@ -63,7 +63,7 @@ def test_b08_a_death_in_turn_2_leaves_its_own_call_open_though_turn_1_has_a_resu
 
 def test_b08_the_same_call_with_the_same_arguments_runs_each_time_until_the_limit_ends_the_run_by_name() -> None:
     """Nothing is merged in silence: each of them runs, and a model that is stuck costs no more than the limit."""
-    d = driver()
+    d = driver(limits=Limits(repeated_calls=20))
     d.send()
     for at in range(20):
         assert d.state.run is not None, at
@@ -87,7 +87,7 @@ def test_b08_the_same_call_with_the_same_arguments_runs_each_time_until_the_limi
 
 @pytest.mark.parametrize("other", ['{"n":1}', None], ids=["other arguments", "a word between"])
 def test_b08_answers_that_differ_are_no_repeats(other: str | None) -> None:
-    d = driver(limits=Limits(repeats=3, steps=100))
+    d = driver(limits=Limits(repeated_calls=3, steps=100))
     d.send()
     for at in range(40):
         if other is None and at % 2:
