@@ -20,8 +20,8 @@ from semel.engine.resume import open_session
 from semel.faces.bench.figures import Figure, figure
 from semel.faces.bench.floors import RecordingDisk, read_hash_decode, write_and_sync
 from semel.faces.bench.work import CONTENT_BYTES, Taken, ground_at, play
-from semel.wiring import store_of
 from semel.settings import Settings
+from semel.wiring import store_of
 
 SESSIONS = 64
 EARLY_TURN, WINDOW_MOST = 10, 100

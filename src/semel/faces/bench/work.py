@@ -88,7 +88,9 @@ def play(ground: Ground, turns: int, *, sessions: int = 1, notice: Notice = lamb
 
 
 async def _played(ground: Ground, turns: int, sessions: int, notice: Notice) -> Taken:
-    agents: list[Agent[None]] = [Agent("bench", model=WorkModel(turns, notice), tools=[look], limits=_UNBOUNDED) for _ in range(sessions)]
+    agents: list[Agent[None]] = [
+        Agent("bench", model=WorkModel(turns, notice), tools=[look], limits=_UNBOUNDED) for _ in range(sessions)
+    ]
     async with Runtime(ground=ground, recover="manual") as runtime:
         wall, cpu = time.perf_counter(), time.process_time()
         results = await asyncio.gather(*(_run(runtime, f"s{number}", agent) for number, agent in enumerate(agents)))
