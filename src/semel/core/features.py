@@ -5,6 +5,7 @@ build without the name refuses the frame before it decodes the content. Everythi
 """
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from semel.core.records import (
@@ -124,8 +125,12 @@ def _frozen(record: Any, field: str, value: object = None) -> bool:
     return any(item == value if value is not None else item not in (None, False) for item in found)
 
 
-def _set(*fields: str) -> Test:
-    return lambda record: any(getattr(record, field) not in (None, ()) for field in fields)
+def _set(field: str, *others: str) -> Test:
+    if others:
+        one, other = _set(field), _set(*others)
+        return lambda record: one(record) or other(record)
+    read = attrgetter(field)
+    return lambda record: (value := read(record)) is not None and value != ()
 
 
 def _details(record: Any) -> bool:

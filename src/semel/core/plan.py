@@ -17,7 +17,7 @@ from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall,
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
 from semel.core.turn import DECLINED
-from semel.core.values import Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
+from semel.core.values import JSON, Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
 from semel.errors import need
 
 ARGUMENT_CHARS_MOST = 1024 * 1024
@@ -52,13 +52,14 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     for ordinal, call in enumerate(step.answer.calls if step.answer is not None else ()):
         approval = step.approval(ordinal)
         answer = approval.resolved if approval is not None else None
-        refused = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop in CUT else refusal(tools, call)
+        checked = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop in CUT else checked_arguments(tools, call)
+        refused = checked if isinstance(checked, Refusal) else None
         key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
         digest = digest_text(call.arguments) if answer is None else answer.args_digest
         if answer is not None and answer.decision != "approved":
             refused = declined(answer)
         elif refused is None and approval is None and call.name != SUBMIT_TOOL:
-            match _ruling(tools[call.name], call, policy):
+            match Allow() if isinstance(checked, Refusal) else policy(tools[call.name], checked):
                 case Deny(why=why):
                     refused = refuse(RefusalReason.POLICY_BLOCKED, why)
                 case Undecidable(why=why):
@@ -78,11 +79,6 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
             )
         )
     return Plan(calls=tuple(calls), asks=tuple(asks))
-
-
-def _ruling(spec: ToolSpec, call: ToolCall, policy: Policy) -> Allow | Deny | Ask | Undecidable:
-    arguments = parse_arguments(call.arguments)
-    return Allow() if isinstance(arguments, Refusal) else policy(spec, arguments)
 
 
 def declined(answer: ApprovalResolved) -> Refusal:
@@ -107,8 +103,8 @@ def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> Approval
     )
 
 
-def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
-    """Why this call is not dispatched; None if it is."""
+def checked_arguments(tools: dict[str, ToolSpec], call: ToolCall) -> dict[str, JSON] | Refusal:
+    """The arguments of a call as its tool takes them, or why it is not dispatched."""
     spec = tools.get(call.name)
     if spec is None:
         names = ", ".join(sorted(tools)[:NAMES_TOLD_MOST]) or "none"
@@ -116,7 +112,7 @@ def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
     if len(call.arguments) > ARGUMENT_CHARS_MOST:
         return refuse(RefusalReason.OVERSIZED, f"They are {len(call.arguments)} characters; {ARGUMENT_CHARS_MOST} is the limit.")
     parsed = parse_arguments(call.arguments)
-    return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed)
+    return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed) or parsed
 
 
 def _as_planned(refusal: Refusal | None) -> Refused | None:

@@ -10,6 +10,7 @@ from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import Effect as ToolEffect
 from semel.engine.perform import Cut, Performer
+from semel.engine.waiting import first_of
 from semel.errors import need
 
 UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
@@ -77,7 +78,8 @@ class Flights:
         if self._asking is not None:
             asking, self._asking = self._asking, None
             return None if asking.cancelled() else asking.result()
-        await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
+        if not all(task.done() for task in self._calls.values()):
+            await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
     def start_nothing(self) -> None:
@@ -104,11 +106,11 @@ class Flights:
 
     async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float) -> bool:
         if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(waiting)
             return True
         if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
             self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        await asyncio.wait([*waiting, self._time], return_when=asyncio.FIRST_COMPLETED)
+        await first_of([*waiting, self._time])
         return any(task.done() for task in waiting)
 
     def _time_up(self) -> Outcome:

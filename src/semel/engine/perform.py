@@ -37,6 +37,7 @@ from semel.core.values import JSON, Effect, ToolSpec
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.kit import Kit
+from semel.engine.waiting import first_of
 from semel.errors import InvariantBroken, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
 from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
@@ -44,6 +45,7 @@ from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
 T = TypeVar("T")
+_answers = json.Decoder(Answer)
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 MODEL_BROKE = "model_broke"
@@ -157,7 +159,7 @@ class Performer:
         async with aclosing(self.kit.model.stream(request)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, Answer):
-                    return json.decode(json.encode(chunk), type=Answer)  # raises here what no log could hold
+                    return _answers.decode(json.encode(chunk))  # raises here what no log could hold
                 self.feed.publish(_with(live, "text", chunk.text))
         raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
 
@@ -211,7 +213,7 @@ class Performer:
         if timer is not None:
             waiting.append(timer)
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(waiting)
             return timer is not None and timer.done() and not cut.done()
         finally:
             if timer is not None:

@@ -130,9 +130,13 @@ class Lease:
 
     def check(self) -> None:
         """Raise LeaseLost unless the lease is still ours: the same file in its place, with our stamp in it (P8)."""
-        if self._held and _in_place(self._disk, self._fd, self.path) and self._disk.read(self._fd) == self._content:
+        if self._held and _in_place(self._disk, self._fd, self.path) and self._says_ours():
             return
         raise LeaseLost(f"the lease {self.path} is no longer ours; another process may hold the session. Nothing was written.")
+
+    def _says_ours(self) -> bool:
+        """Our stamp and no byte more; a read that came short decides nothing, so all is read."""
+        return self._disk.reads_as(self._fd, self._content) or self._disk.read(self._fd) == self._content
 
     def release(self) -> None:
         """Give it back; the file stays for ever (W24, FACT13)."""

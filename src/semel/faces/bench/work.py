@@ -88,15 +88,17 @@ def play(ground: Ground, turns: int, *, sessions: int = 1, notice: Notice = lamb
 
 
 async def _played(ground: Ground, turns: int, sessions: int, notice: Notice) -> Taken:
-    agents: list[Agent[None]] = [
-        Agent("bench", model=WorkModel(turns, notice), tools=[look], limits=_UNBOUNDED) for _ in range(sessions)
-    ]
+    agents = [_agent(turns, notice) for _ in range(sessions)]
     async with Runtime(ground=ground, recover="manual") as runtime:
         wall, cpu = time.perf_counter(), time.process_time()
         results = await asyncio.gather(*(_run(runtime, f"s{number}", agent) for number, agent in enumerate(agents)))
         taken = Taken(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
     assert all(isinstance(result, Completed) for result in results), results
     return taken
+
+
+def _agent(turns: int, notice: Notice) -> Agent[None]:
+    return Agent("bench", model=WorkModel(turns, notice), tools=[look], limits=_UNBOUNDED)
 
 
 async def _run(runtime: Runtime, session: str, agent: Agent[None]) -> object:

@@ -1,0 +1,93 @@
+"""The syncs of many sessions at once: a few threads that do what waits, and one wake-up of the event loop for all that have ended.
+
+Where one session writes alone, its sync is fastest on the loop itself (design 13). Where several do, a sync on the loop would
+make all others wait for it: they go to threads, so that the disk works on several while the loop goes on.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+
+THREADS_MOST = 16  # a disk that takes long for a sync takes many of them at once
+_Job = tuple[Callable[[], None], "asyncio.Future[None]"]
+
+
+class Syncs:
+    """The syncs of all writers of a store on one event loop. Threads live while writers do."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """No thread is started yet."""
+        self.loop = loop
+        self._writers: set[object] = set()
+        self._newest: object = None
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._ended: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
+        self._telling = False
+        self._under_way = 0
+        self._threads = 0
+
+    def enter(self, writer: object) -> None:
+        """A writer that may ask for syncs until it leaves."""
+        self._writers.add(writer)
+
+    def leave(self, writer: object) -> None:
+        """It asks for nothing more; behind the last one the threads end."""
+        self._writers.discard(writer)
+        if not self._writers:
+            for _ in range(self._threads):
+                self._jobs.put(None)
+            self._threads = 0
+
+    def alone(self, writer: object) -> bool:
+        """Whether nobody else has asked for a sync since this writer last did."""
+        newest, self._newest = self._newest, writer
+        return (newest is writer or len(self._writers) == 1) and not self._under_way
+
+    async def do(self, work: Callable[[], None]) -> None:
+        """Do it in a thread. If the caller is cancelled it is still waited for, and the cancellation goes on behind it."""
+        ended: asyncio.Future[None] = self.loop.create_future()
+        self._under_way += 1
+        if self._threads < min(self._under_way, THREADS_MOST):
+            self._threads += 1
+            threading.Thread(target=self._serve, name="semel syncs", daemon=True).start()
+        self._jobs.put((work, ended))
+        cancellation: asyncio.CancelledError | None = None
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError as error:
+                cancellation = error
+            except BaseException:  # noqa: BLE001  the future keeps it, and result() below raises it
+                break
+        if cancellation is not None:
+            ended.exception()  # seen, so that it is not reported as forgotten
+            raise cancellation
+        ended.result()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, ended = job
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as raised:  # noqa: BLE001  it belongs to whoever waits for the work
+                error = raised
+            self._ended.append((ended, error))
+            if not self._telling:  # else the loop is told already, and will find this one, too
+                self._telling = True
+                with suppress(RuntimeError):  # the loop is closed, and with it whoever waited
+                    self.loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        """On the loop: wake whoever waits for what has ended by now."""
+        self._telling = False
+        while self._ended:
+            ended, error = self._ended.popleft()
+            self._under_way -= 1
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
