@@ -1,4 +1,4 @@
-"""The syncs of many sessions at once: a few threads that do what waits, and one wake-up of the event loop for all that have ended.
+"""The syncs of many sessions at once: a few threads do what waits, and the event loop is woken once for all that have ended.
 
 Where one session writes alone, its sync is fastest on the loop itself (design 13). Where several do, a sync on the loop would
 make all others wait for it: they go to threads, so that the disk works on several while the loop goes on.
