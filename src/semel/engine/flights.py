@@ -43,11 +43,11 @@ class Flights:
         run, step = _open(self._state())
         match effect:
             case CallModel():
-                self._asking = asyncio.ensure_future(self._performer.ask(run, effect))
+                self._asking = asyncio.create_task(self._performer.ask(run, effect))
             case Dispatch():
                 self._slots = self._slots or asyncio.Semaphore(run.limits.parallel_calls)
                 for ordinal in effect.ordinals:
-                    self._calls[ordinal] = asyncio.ensure_future(self._one(self._slots, run, step, _call(step, ordinal)))
+                    self._calls[ordinal] = asyncio.create_task(self._one(self._slots, run, step, _call(step, ordinal)))
             case Reconcile():
                 call = _call(step, effect.ordinal)
                 self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))

@@ -184,7 +184,7 @@ class Performer:
         cancelled = asyncio.Event()
         told = self._told(run, step, call, spec, cancelled)
         arguments = told.arguments if isinstance(told.arguments, dict) else {}
-        running = asyncio.ensure_future(_guarded(tool.run(arguments, told)))
+        running = asyncio.create_task(_guarded(tool.run(arguments, told)))
         try:
             timed_out = await self._within(running, spec.timeout_ms)
             if not running.done() and not spec.interruptible:
@@ -240,7 +240,7 @@ class Performer:
             run_id=run.run_id,
             step_id=step.step_id,
             ordinal=planned.ordinal,
-            context=copy.deepcopy(run.context),  # a tool cannot change what the next one sees
+            context=None if run.context is None else copy.deepcopy(run.context),  # a tool cannot change what the next one sees
             deps=self.kit.deps,
             arguments=parsed if isinstance(parsed, dict) else {},
             deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,

@@ -12,7 +12,17 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 THREADS_MOST = 16  # a disk that takes long for a sync takes many of them at once
-_Job = tuple[Callable[[], None], "asyncio.Future[None]"]
+
+
+class _Job:
+    """Work, and the future that whoever waits for it waits on now."""
+
+    __slots__ = ("ended", "error", "waiter", "work")
+
+    def __init__(self, work: Callable[[], None], waiter: "asyncio.Future[None]") -> None:
+        """Not done yet; `ended` is what the loop knows of it, `error` what the work raised."""
+        self.work, self.waiter, self.ended = work, waiter, False
+        self.error: BaseException | None = None
 
 
 class Syncs:
@@ -24,7 +34,7 @@ class Syncs:
         self._writers: set[object] = set()
         self._newest: object = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._ended: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
+        self._ended: deque[_Job] = deque()
         self._telling = False
         self._under_way = 0
         self._threads = 0
@@ -48,34 +58,31 @@ class Syncs:
 
     async def do(self, work: Callable[[], None]) -> None:
         """Do it in a thread. If the caller is cancelled it is still waited for, and the cancellation goes on behind it."""
-        ended: asyncio.Future[None] = self.loop.create_future()
+        job = _Job(work, self.loop.create_future())
         self._under_way += 1
         if self._threads < min(self._under_way, THREADS_MOST):
             self._threads += 1
             threading.Thread(target=self._serve, name="semel syncs", daemon=True).start()
-        self._jobs.put((work, ended))
+        self._jobs.put(job)
         cancellation: asyncio.CancelledError | None = None
-        while not ended.done():
+        while not job.ended:
             try:
-                await asyncio.shield(ended)
+                await job.waiter
             except asyncio.CancelledError as error:
                 cancellation = error
-            except BaseException:  # noqa: BLE001  the future keeps it, and result() below raises it
-                break
+                job.waiter = self.loop.create_future()  # the cancellation has cancelled the one before
         if cancellation is not None:
-            ended.exception()  # seen, so that it is not reported as forgotten
             raise cancellation
-        ended.result()
+        if job.error is not None:
+            raise job.error
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, ended = job
-            error: BaseException | None = None
             try:
-                work()
-            except BaseException as raised:  # noqa: BLE001  it belongs to whoever waits for the work
-                error = raised
-            self._ended.append((ended, error))
+                job.work()
+            except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the work
+                job.error = error
+            self._ended.append(job)
             if not self._telling:  # else the loop is told already, and will find this one, too
                 self._telling = True
                 with suppress(RuntimeError):  # the loop is closed, and with it whoever waited
@@ -85,9 +92,8 @@ class Syncs:
         """On the loop: wake whoever waits for what has ended by now."""
         self._telling = False
         while self._ended:
-            ended, error = self._ended.popleft()
+            job = self._ended.popleft()
             self._under_way -= 1
-            if error is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(error)
+            job.ended = True
+            if not job.waiter.done():
+                job.waiter.set_result(None)
