@@ -118,7 +118,7 @@ def _depth_fits(text: str) -> bool:
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     found = dict(pairs)
-    if len(found) != len(pairs) or len({clean_text(name) for name in found}) != len(pairs):
+    if len(found) != len(pairs) or (len(found) > 1 and len({clean_text(name) for name in found}) != len(pairs)):
         twice, _ = Counter(clean_text(name) for name, _ in pairs).most_common(1)[0]
         raise _NotStrict(f"The key {printable(twice, limit=60)!r} occurs twice.")
     return found
