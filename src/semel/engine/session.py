@@ -145,7 +145,7 @@ class SessionActor:
         self._wishes.stopping = True
         if self._flights is None or self._task is None:
             return
-        self._flights.start_nothing()
+        self._flights.stop_asking()
         await asyncio.wait({self._task}, timeout=drain_seconds)
         self._flights.leave()
         await asyncio.wait({self._task})
