@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -42,6 +43,7 @@ def bench(*, measures: Sequence[str], turns: int | None, rounds: int | None, sta
         else:
             table(COLUMNS, [found.as_row() for found in figures])
     finally:
-        for level in made:
-            level.rmdir()
+        with suppress(OSError):  # somebody else has put something there meanwhile
+            for level in made:
+                level.rmdir()
     return 0
