@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -39,16 +40,22 @@ async def opened(make_store: MakeStore, disk: Disk, count: int) -> list[FileWrit
     return writers
 
 
-def syncing_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "semel syncs"]
+def syncing_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "semel syncs"}
+
+
+@pytest.fixture(autouse=True)
+async def no_thread_stays_behind() -> AsyncIterator[None]:
+    before = syncing_threads()
+    yield
+    for thread in syncing_threads() - before:
+        await asyncio.to_thread(thread.join, 20)
+        assert not thread.is_alive()
 
 
 async def closed(writers: list[FileWriter]) -> None:
     for writer in writers:
         await writer.close()
-    for thread in syncing_threads():
-        await asyncio.to_thread(thread.join, 20)
-    assert syncing_threads() == []
 
 
 async def test_a_session_that_writes_alone_syncs_on_the_loop_whoever_else_is_open(make_store: MakeStore) -> None:
@@ -95,6 +102,20 @@ async def test_a_sync_that_fails_in_a_thread_poisons_its_own_writer(make_store: 
     for writer in writers:
         with pytest.raises(WriterPoisoned):
             await writer.append([payload(10)])
+    await closed(writers)
+
+
+async def test_threads_without_work_end_and_others_take_their_place(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.adapters.file.syncs.IDLE_SECONDS", 0.001)
+    before = syncing_threads()
+    writers = await opened(make_store, WhereDisk(), SESSIONS)
+    for _ in range(10):
+        await asyncio.gather(*(writer.append([payload(10)]) for writer in writers))
+        for thread in syncing_threads() - before:
+            await asyncio.to_thread(thread.join, 20)
+        assert syncing_threads() <= before
     await closed(writers)
 
 

@@ -9,9 +9,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 THREADS_MOST = 16  # a disk that takes long for a sync takes many of them at once
+IDLE_SECONDS = 5.0  # behind which a thread without work ends, also where a writer was never closed
 
 
 class _Job:
@@ -26,7 +27,7 @@ class _Job:
 
 
 class Syncs:
-    """The syncs of all writers of a store on one event loop. Threads live while writers do."""
+    """The syncs of all writers of a store on one event loop. Threads live while there is work for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """No thread is started yet."""
@@ -38,6 +39,7 @@ class Syncs:
         self._telling = False
         self._under_way = 0
         self._threads = 0
+        self._counting = threading.Lock()  # how many threads there are, together with what waits for them
 
     def enter(self, writer: object) -> None:
         """A writer that may ask for syncs until it leaves."""
@@ -47,9 +49,10 @@ class Syncs:
         """It asks for nothing more; behind the last one the threads end."""
         self._writers.discard(writer)
         if not self._writers:
-            for _ in range(self._threads):
-                self._jobs.put(None)
-            self._threads = 0
+            with self._counting:
+                for _ in range(self._threads):
+                    self._jobs.put(None)
+                self._threads = 0
 
     def alone(self, writer: object) -> bool:
         """Whether nobody else has asked for a sync since this writer last did."""
@@ -60,10 +63,11 @@ class Syncs:
         """Do it in a thread. If the caller is cancelled it is still waited for, and the cancellation goes on behind it."""
         job = _Job(work, self.loop.create_future())
         self._under_way += 1
-        if self._threads < min(self._under_way, THREADS_MOST):
-            self._threads += 1
-            threading.Thread(target=self._serve, name="semel syncs", daemon=True).start()
-        self._jobs.put(job)
+        with self._counting:
+            if self._threads < min(self._under_way, THREADS_MOST):
+                self._threads += 1
+                threading.Thread(target=self._serve, name="semel syncs", daemon=True).start()
+            self._jobs.put(job)
         cancellation: asyncio.CancelledError | None = None
         while not job.ended:
             try:
@@ -77,7 +81,7 @@ class Syncs:
             raise job.error
 
     def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next()) is not None:
             try:
                 job.work()
             except BaseException as error:  # noqa: BLE001  it belongs to whoever waits for the work
@@ -87,6 +91,17 @@ class Syncs:
                 self._telling = True
                 with suppress(RuntimeError):  # the loop is closed, and with it whoever waited
                     self.loop.call_soon_threadsafe(self._tell)
+
+    def _next(self) -> _Job | None:
+        """What to do next; None to end, with the last writer or because there is nothing to do."""
+        while True:
+            try:
+                return self._jobs.get(timeout=IDLE_SECONDS)
+            except Empty:
+                with self._counting:
+                    if self._jobs.empty():
+                        self._threads -= 1
+                        return None
 
     def _tell(self) -> None:
         """On the loop: wake whoever waits for what has ended by now."""
