@@ -98,17 +98,17 @@ def many_runs(place: Path, counts: Counts) -> Iterator[Figure]:
 
 
 def growth(place: Path, counts: Counts) -> Iterator[Figure]:
-    """G: what the last turns of a long run cost in CPU, beside those from the tenth on. No wire format is spoken."""
-    turns, rounds = counts.of(2000, 3)
+    """G: what the last turns of a long run cost in CPU, beside those from the tenth on of a fresh run right behind it."""
+    turns, rounds = counts.of(2000, 5)
     window = max(1, min(WINDOW_MOST, (turns - EARLY_TURN) // 2))
-    ratios: list[float] = []
-    early = late = 0.0
+    first, last = min(EARLY_TURN, turns - window), turns - window
+    pairs: list[tuple[float, float]] = []
     for _ in range(rounds):
-        begun = _cpu_at_each_turn(place, turns)
-        early, late = (_mean(begun, at, window) for at in (min(EARLY_TURN, turns - window), turns - window))
-        ratios.append(late / early)
+        late = _mean(_cpu_at_each_turn(place, turns), last, window)
+        pairs.append((late, _mean(_cpu_at_each_turn(place, first + window), first, window)))
+    late, early = (statistics.median(pair[at] for pair in pairs) for at in (0, 1))
     facts = {"turns": turns, "window": window, "early_ms": early * 1000, "late_ms": late * 1000}
-    yield figure("G", ratios, facts)
+    yield figure("G", [one / other for one, other in pairs], facts)
 
 
 def _cpu_at_each_turn(place: Path, turns: int) -> list[float]:
