@@ -39,10 +39,10 @@ async def to_its_end(work: Coroutine[Any, Any, T], *, at_once: bool = False) -> 
 
 
 async def first_of(futures: "Sequence[asyncio.Future[Any]]") -> None:
-    """Wait until one of them is done; none is cancelled. It is asyncio.wait for the case that every turn waits in."""
-    for future in futures:
-        if future.done():
-            return
+    """Wait until one of them is done; none is cancelled. It is asyncio.wait for the case that every turn waits in.
+
+    As there, the loop goes round once also where one is done already, so that what has just been started begins.
+    """
     waiter = asyncio.get_running_loop().create_future()
 
     def wake(_done: "asyncio.Future[Any]") -> None:
