@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from semel.core.frame import TailKind, scan
+from semel.core.limits import Limits
 from semel.core.records import Record
 from semel.engine.resume import Ground
 from semel.faces.bench import floors, measures, work
@@ -66,6 +67,11 @@ def test_the_work_is_that_of_the_table(tmp_path: Path) -> None:
         assert [len(text["text"]), *(len(call["arguments"]) for call in calls)] == [600, 200, 200, 200]
     assert [len(text) for text in results] == [1024] * 3 * TURNS
     assert CONTENT_BYTES == 600 + 3 * 200 + 3 * 1024
+
+
+def test_no_limit_stops_a_run_however_alike_its_turns_are(tmp_path: Path) -> None:
+    play(ground_at(tmp_path / "s"), 2 * Limits().repeated_calls)
+    assert b'"reason":"completed"' in log_of(tmp_path / "s")
 
 
 def test_a_turn_costs_two_syncs_at_the_disk_port(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from msgspec import json
 from semel import wiring
 from semel.core.values import Block, Bundle, Frozen, Prompt, Stop, Text, ToolCall, Usage
 from semel.engine.resume import Ground
+from semel.errors import must
 from semel.faces.agent import Agent, Limits
 from semel.faces.api import Runtime
 from semel.faces.results import Completed
@@ -25,7 +26,7 @@ from semel.testing.faults import NumberedDisk
 TEXT_BYTES, CALLS, ARGUMENT_BYTES, RESULT_BYTES = 600, 3, 200, 1024
 CONTENT_BYTES = TEXT_BYTES + CALLS * (ARGUMENT_BYTES + RESULT_BYTES)
 """What one turn says: text, arguments and results, without anything around them."""
-_ARGUMENTS = '{"note":"' + "a" * (ARGUMENT_BYTES - 11) + '"}'
+_NOTE = "a" * (ARGUMENT_BYTES - 11)
 _RESULT = "r" * RESULT_BYTES
 _UNBOUNDED = Limits(steps=10**9, tokens=10**15, wall_seconds=86_400)
 
@@ -64,12 +65,18 @@ class WorkModel:
         if number >= self._turns:
             yield Answer(blocks=(Text(text="Done."),), stop=Stop.END_TURN, usage=Usage(input=1, output=1), exchange=Exchange())
             return
-        calls = (ToolCall(id=f"{number}.{at}", name="look", arguments=_ARGUMENTS) for at in range(CALLS))
+        calls = (ToolCall(id=f"{number}.{at}", name="look", arguments=_arguments(number, at)) for at in range(CALLS))
         said: tuple[Block, ...] = (Text(text="t" * TEXT_BYTES), *calls)
         yield Answer(blocks=said, stop=Stop.TOOL_USE, usage=Usage(input=1, output=1), exchange=Exchange())
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _arguments(turn: int, ordinal: int) -> str:
+    """Other words in each call: a model that makes the same calls again and again is stopped."""
+    said = f"{turn}.{ordinal} "
+    return f'{{"note":"{said}{_NOTE[len(said) :]}"}}'
 
 
 async def look(note: str) -> str:
@@ -93,7 +100,7 @@ async def _played(ground: Ground, turns: int, sessions: int, notice: Notice) -> 
         wall, cpu = time.perf_counter(), time.process_time()
         results = await asyncio.gather(*(_run(runtime, f"s{number}", agent) for number, agent in enumerate(agents)))
         taken = Taken(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
-    assert all(isinstance(result, Completed) for result in results), results
+    must(all(isinstance(result, Completed) for result in results), "every run of the bench completes", results=results)
     return taken
 
 
