@@ -108,10 +108,11 @@ async def test_a_sync_that_fails_in_a_thread_poisons_its_own_writer(make_store: 
 async def test_threads_without_work_end_and_others_take_their_place(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semel.adapters.file.syncs.IDLE_SECONDS", 0.001)
+    # Far above what a busy machine may keep a thread waiting: behind a deadline that has passed, SimpleQueue.get waits for ever.
+    monkeypatch.setattr("semel.adapters.file.syncs.IDLE_SECONDS", 0.25)
     before = syncing_threads()
     writers = await opened(make_store, WhereDisk(), SESSIONS)
-    for _ in range(10):
+    for _ in range(2):
         await asyncio.gather(*(writer.append([payload(10)]) for writer in writers))
         for thread in syncing_threads() - before:
             await asyncio.to_thread(thread.join, 20)

@@ -93,7 +93,10 @@ class Syncs:
                     self.loop.call_soon_threadsafe(self._tell)
 
     def _next(self) -> _Job | None:
-        """What to do next; None to end, with the last writer or because there is nothing to do."""
+        """What to do next; None to end, with the last writer or because there is nothing to do.
+
+        A `get` that is kept off the processor beyond its deadline waits on without one; it is still woken by the next job.
+        """
         while True:
             try:
                 return self._jobs.get(timeout=IDLE_SECONDS)
