@@ -47,7 +47,7 @@ _QUEUED_BYTES = 4096  # run_started that names a queued message, and all else th
 
 def framed_bytes(payload_bytes: int, requires: Sequence[str]) -> int:
     """The most that a payload takes in a log, with its header and newline."""
-    return _HEAD_BYTES_MOST + max(1, len(",".join(requires))) + payload_bytes
+    return _HEAD_BYTES_MOST + (len(",".join(requires)) if requires else 1) + payload_bytes
 
 
 def dispensable(record: Record) -> bool:
