@@ -6,13 +6,14 @@ from semel import wiring
 from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Send
 from semel.core.fold import fold
-from semel.core.open_log import Opening
+from semel.core.frame import incomplete
+from semel.core.open_log import state_of
 from semel.core.prompt import prompt_of
 from semel.core.recover import recover
 from semel.core.state import Logged, Run, Session
 from semel.core.values import Bundle, clean_text
 from semel.errors import OutcomePending, UnknownSession, need
-from semel.faces.views import view_of
+from semel.faces.views import frames_of, view_of
 from semel.ports.log import SessionStore
 from semel.ports.model import Request
 from semel.ports.world import Clock
@@ -85,9 +86,9 @@ def _last_run(store: SessionStore, state: Session) -> Run:
     ended = state.ended.get(state.newest) if state.newest else None
     if ended is None:
         raise UnknownSession(f"session {state.session!r} has no run yet, so there is no request to show")
-    before = Opening(state.session)
-    store.read(state.session, take=lambda frames: before.take([frame for frame in frames if frame.seq < ended.head]))
-    return need(before.state().run, "a run is open until its end")
+    kept = frames_of(store, state.session)
+    frames = [frame for frame in kept if frame.seq < ended.head]
+    return need(state_of(frames, incomplete(kept), state.session).run, "a run is open until its end")
 
 
 def _ahead(state: Session, decision: Decision) -> Session:
