@@ -68,7 +68,8 @@ from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
 from semel.errors import SessionFull
 from tests.core.machine import BUNDLE, good
-from tests.core.writes import Write, folded, size_of
+from tests.core.said import find_in, said
+from tests.core.writes import Write, folded, logged_of, size_of
 
 AGENT = AgentRef(name="a")
 
@@ -105,6 +106,11 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.state = folded(self.writes)
+
+    @property
+    def said(self) -> list[Said]:
+        """The whole conversation."""
+        return said(self.state, logged_of(self.writes))
 
     # what is asked for
 
@@ -332,7 +338,7 @@ class Driver:
         run = self.state.run
         assert run is not None
         assert not run.aborting
-        prompt = prompt_of(self.state, run)
+        prompt = prompt_of(self.state, run, find_in(logged_of(self.writes)))
         said = list(prompt.messages)
         fault = fault_of(said)
         assert fault is None, fault

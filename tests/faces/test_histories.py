@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from semel.adapters.memory.store import Medium
+from semel.core.open_log import finding
 from semel.core.pairing import fault_of
+from semel.core.transcript import history_of
 from semel.core.values import JSON, AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from semel.errors import BadHistory
 from semel.faces.histories import anthropic, openai_chat, openai_responses
@@ -266,7 +268,7 @@ def test_a_session_starts_from_a_history_and_a_second_one_is_refused() -> None:
     said = [GO, {"role": "assistant", "content": "hello"}]
     assert start("openai_chat", said, medium) == 1
     view = view_of(ground(medium).store, "box")
-    assert [message.text for message in view.state.transcript] == ["go", "hello"]
+    assert [message.text for message in history_of(view.state, finding(view.frames))] == ["go", "hello"]
     with pytest.raises(BadHistory, match="has a conversation already"):
         start("openai_chat", said, medium)
 

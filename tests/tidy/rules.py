@@ -13,6 +13,8 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 70
 
 CORE_MAY_IMPORT = frozenset(
     {
+        "abc",
+        "array",
         "bisect",
         "collections",
         "dataclasses",

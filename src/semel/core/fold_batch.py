@@ -180,7 +180,7 @@ def _rerun(state: Session, record: ToolRerun) -> Session:
 
 def _returned(state: Session, logged: Logged, call: CallState, record: ToolCallReturned) -> CallState:
     _sent_and_open(state, logged, call, record.call_key, "returns")
-    return replace(call, returned=_settlement(record, record.output))
+    return replace(call, returned=_settlement(record, record.output), output_at=logged.seq)
 
 
 def _deferred(state: Session, logged: Logged, call: CallState, record: ToolCallDeferred) -> CallState:
@@ -193,7 +193,7 @@ def _deferred(state: Session, logged: Logged, call: CallState, record: ToolCallD
             f"handle {record.handle!r} belongs to call {state.handles[record.handle]}",
         )
     stand_in = Settlement(outcome=Outcome.COMPLETED, is_error=False, text=record.output.text, parts=record.output.parts)
-    return replace(call, deferred=record, returned=stand_in)
+    return replace(call, deferred=record, returned=stand_in, output_at=logged.seq)
 
 
 def _held(state: Session, logged: Logged, place: Place, call: CallState, record: ToolCallProviderHeld) -> CallState:
@@ -255,7 +255,7 @@ def _no_dispatch(state: Session, logged: Logged, call: CallState, record: ToolNo
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
     if call.intent or call.planned.tool_call_id != record.tool_call_id:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was sent, or is another")
-    return replace(call, refusal=record.message, refusal_reason=record.reason)
+    return replace(call, refusal=record.message, refusal_reason=record.reason, ended_at=logged.seq)
 
 
 def _approval_recorded(state: Session, logged: Logged, place: Place, call: CallState, record: ApprovalRecorded) -> CallState:
@@ -270,7 +270,7 @@ def _approval_recorded(state: Session, logged: Logged, place: Place, call: CallS
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
     if call.intent or record.decision == "approved":
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was approved, and is closed by it")
-    return replace(call, refusal=record.output.text, refusal_reason=record.decision)
+    return replace(call, refusal=record.output.text, refusal_reason=record.decision, ended_at=logged.seq)
 
 
 def _result(state: Session, logged: Logged, batch: Batch, call: CallState, record: ToolResult) -> CallState:
@@ -290,10 +290,10 @@ def _result(state: Session, logged: Logged, batch: Batch, call: CallState, recor
             raise contradiction(
                 state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
             )
-        return replace(call, result=_settlement(record, record.output))
+        return replace(call, result=_settlement(record, record.output), ended_at=logged.seq)
     settled = _settlement(record, record.output or ToolOutput(text=call.returned.text, parts=call.returned.parts))
     if settled != call.returned:
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} returned something else before"
         )
-    return replace(call, result=settled)
+    return replace(call, result=settled, ended_at=logged.seq, output_at=call.output_at if record.output is None else 0)

@@ -5,10 +5,12 @@ from msgspec.structs import replace
 from semel.core.calls import Batch, CallState, Step
 from semel.core.corruption import Reason, contradiction
 from semel.core.outcomes import Outcome
+from semel.core.places import place_of, place_of_result
 from semel.core.state import Logged, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.transcript import grown
-from semel.core.values import ToolMessage
+from semel.core.values import Message, ToolMessage
+from semel.errors import need
 
 
 def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: Batch) -> Session:
@@ -17,13 +19,23 @@ def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: 
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished while a call has no terminal")
     if step.answer is None:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished without its answer")
-    results = [tool_message(call) for call in batch.calls]
     first = len(state.transcript) + 1
     unknown = tuple(_unknown(logged, run, step, call, first + call.planned.ordinal) for call in batch.unknown)
-    tags = [step.answer_tags, *(() if call.tag is None else (call.tag,) for call in batch.calls)]
-    state = grown(state, (step.answer, *results), tags)
+    state = _committed(state, step, batch)
     run = _with_output(replace(run, step=replace(step, batch=replace(batch, finished=True))), step, batch)
     return replace(state, run=run, unknown=state.unknown + unknown if unknown else state.unknown)
+
+
+def _committed(state: Session, step: Step, batch: Batch) -> Session:
+    answer = need(step.answer, "a batch belongs to an answer")
+    added: list[int | Message] = [place_of(step.answered_at, answer)]
+    for call in batch.calls:
+        place = place_of_result(call.ended_at, call.output_at or call.ended_at)
+        added.append(tool_message(call) if place is None else place)
+    tags: list[tuple[int, ...]] = []
+    if step.answer_tags or any(call.tag is not None for call in batch.calls):
+        tags = [step.answer_tags, *(() if call.tag is None else (call.tag,) for call in batch.calls)]
+    return grown(state, added, tags)
 
 
 def _unknown(logged: Logged, run: Run, step: Step, call: CallState, at: int) -> UnknownCall:

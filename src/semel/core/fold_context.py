@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from semel.core.corruption import Reason, contradiction
 from semel.core.pairing import fault_of
+from semel.core.places import RESULT
 from semel.core.records import (
     CompactionAnswer,
     CompactionMessage,
@@ -21,10 +22,9 @@ from semel.core.records import (
     ContextCeilingWait,
     ContextRecord,
 )
-from semel.core.referring import in_flight, keep_entries, message_of, open_run
+from semel.core.referring import in_flight, keep_entries, messages_in, open_run
 from semel.core.state import Ceiling, Logged, Session, View
 from semel.core.transcript import showing
-from semel.core.values import ToolMessage
 from semel.errors import CorruptLog
 
 
@@ -76,17 +76,17 @@ def _seen(state: Session, logged: Logged, record: CompactionMessage | Compaction
     if not 0 <= start <= end <= len(state.transcript) or _inside_exchange(state, start) or _inside_exchange(state, end):
         raise _disagree(state, logged, f"the range [{start}, {end}) is not of whole exchanges of the transcript")
     state = keep_entries(state, logged, record.replacement)
-    messages = tuple(message_of(state, logged, entry.entry_id) for entry in record.replacement)
+    messages = tuple(messages_in(state, logged, record.replacement))
     fault = fault_of(messages, opens=start == 0)
     if fault is not None:
         raise _disagree(state, logged, f"the replacement: {fault}")
     view = View(start=start, end=end, replacement=messages, version=version)
-    return _with_facts(showing(state, view=view, tag_family=state.tag_family), version=version)
+    return _with_facts(showing(state, view=view), version=version)
 
 
 def _inside_exchange(state: Session, at: int) -> bool:
     """Whether a cut there would separate a call from its result."""
-    return at < len(state.transcript) and isinstance(state.transcript[at], ToolMessage)
+    return at < len(state.transcript) and state.transcript.kind(at) == RESULT
 
 
 def _notice(state: Session, logged: Logged, record: CompactionNotice) -> Session:

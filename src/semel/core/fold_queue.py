@@ -6,12 +6,12 @@ from semel.core.corruption import Reason, contradiction
 from semel.core.keys import run_id_of
 from semel.core.records import FollowUpQueued, Queued, Retracted, RunStarted, SendDelivered, Steered
 from semel.core.records.run import Tags
-from semel.core.referring import keep_entries, message_of, open_run, use_key, use_of, use_tags
+from semel.core.referring import keep_entries, message_place, messages_in, open_run, use_key, use_of, use_tags
 from semel.core.state import TO_THE_RUN, Logged, Pending, PendingKind, QueuedMessage, Run, Session
 from semel.core.texts import late_message, verdict_message, verdict_result
 from semel.core.transcript import corrected, grown
-from semel.core.values import Message
 
+Named = tuple[str, int, tuple[int, ...]]
 STARTED, RETRACTED, DELIVERED = "started", "retracted", "delivered"
 
 
@@ -25,24 +25,28 @@ def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | 
         return _delivered(state, logged, record)
     state = keep_entries(state, logged, record.input)
     names = tuple(entry.entry_id for entry in record.input)
-    messages = [message_of(state, logged, name) for name in names]
+    messages = messages_in(state, logged, record.input)
     kind = PendingKind.STEER if isinstance(record, Steered) else PendingKind.FOLLOW_UP
     asked = record.delivery if isinstance(record, Steered) else None
     state = use_key(state, logged, record.send_id, use_of(asked or kind, messages, None, run.run_id))
-    return _waiting(state, kind, record.send_id or names[0], names, record.tags) if names else state
+    return _waiting(state, kind, record.send_id or names[0], _named(state, logged, names, record.tags)) if names else state
 
 
 def _delivered(state: Session, logged: Logged, record: SendDelivered) -> Session:
     state = keep_entries(state, logged, record.entries)
     _queued_message(state, logged, record.submission_id, record.input, "is delivered to a run")
     state = _taken(state, record.submission_id, DELIVERED)
-    return _waiting(state, PendingKind(record.delivery), record.submission_id, record.input, record.tags)
+    named = _named(state, logged, record.input, record.tags)
+    return _waiting(state, PendingKind(record.delivery), record.submission_id, named)
 
 
-def _waiting(state: Session, kind: PendingKind, source: str, names: tuple[str, ...], tags: Tags) -> Session:
-    waiting = tuple(
-        Pending(entry_id=name, kind=kind, source=source, tags=tags[at] if at < len(tags) else ()) for at, name in enumerate(names)
-    )
+def _named(state: Session, logged: Logged, names: tuple[str, ...], tags: Tags) -> list[Named]:
+    """The messages of these names: the name, the place and the tags of each."""
+    return [(name, message_place(state, logged, name), tags[at] if at < len(tags) else ()) for at, name in enumerate(names)]
+
+
+def _waiting(state: Session, kind: PendingKind, source: str, named: list[Named]) -> Session:
+    waiting = tuple(Pending(entry_id=name, kind=kind, source=source, place=place, tags=tags) for name, place, tags in named)
     return replace(state, pending=(*state.pending, *waiting))
 
 
@@ -50,7 +54,7 @@ def queued(state: Session, logged: Logged, record: Queued) -> Session:
     """A message for a run of its own is acknowledged. It belongs to the session: no rule about a run can touch it (K6)."""
     request = record.request
     state = keep_entries(state, logged, request.input)
-    messages = [message_of(state, logged, entry.entry_id) for entry in request.input]
+    messages = messages_in(state, logged, request.input)
     kind = record.delivery or "queue"
     run_id = run_id_of(state.lineage, record.submission_id)
     state = use_key(state, logged, record.submission_id, use_of(kind, messages, request.context, run_id))
@@ -105,7 +109,7 @@ def drained(state: Session, logged: Logged, names: tuple[str, ...]) -> Session:
         item = waiting.pop(name, None)
         if item is None:
             raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"{name} is drained but not pending")
-        state = _placed(state, logged, item)
+        state = _placed(state, item)
     return replace(state, pending=tuple(waiting.values())) if names else state
 
 
@@ -121,7 +125,7 @@ def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tupl
     return drained(state, logged, tuple(item.entry_id for item in rest)), tuple(keys)
 
 
-def _placed(state: Session, logged: Logged, item: Pending) -> Session:
+def _placed(state: Session, item: Pending) -> Session:
     match item.kind:
         case PendingKind.VERDICT:
             return _place_verdict(state, item)
@@ -130,8 +134,7 @@ def _placed(state: Session, logged: Logged, item: Pending) -> Session:
             text = late_message(owed.tool, owed.arguments, late.kind, late.output.text, late.output.parts, is_error=late.is_error)
             return grown(state, (text,))
         case PendingKind.NOTICE | PendingKind.STEER | PendingKind.FOLLOW_UP:
-            message: Message = message_of(state, logged, item.entry_id)
-            return grown(state, (message,), (item.tags,))
+            return grown(state, (item.place,), (item.tags,))
 
 
 def _place_verdict(state: Session, item: Pending) -> Session:

@@ -8,6 +8,7 @@ from semel.core.answer import with_answer
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction
 from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
+from semel.core.places import place_of
 from semel.core.records import (
     BudgetFired,
     Config,
@@ -28,12 +29,24 @@ from semel.core.records import (
     ToolSet,
     TurnFinished,
 )
-from semel.core.referring import entry_of, in_flight, keep_entries, message_of, open_run, use_key, use_of, use_tags, with_step
+from semel.core.referring import (
+    entry_of,
+    in_flight,
+    input_place,
+    keep_entries,
+    message_place,
+    messages_in,
+    open_run,
+    use_key,
+    use_of,
+    use_tags,
+    with_step,
+)
 from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
 from semel.core.texts import OUTPUT_REMINDER
-from semel.core.transcript import for_target, grown, showing
-from semel.core.values import AssistantMessage, Bundle, UserMessage
+from semel.core.transcript import for_target, grown
+from semel.core.values import AssistantMessage, Bundle, Message, UserMessage
 
 
 def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
@@ -100,16 +113,25 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         continues=record.continues,
         scope=record.scope,
     )
-    messages = [entry_of(state, logged, name, UserMessage) for name in record.input]
+    places = [input_place(state, logged, name) for name in record.input]
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
-        kind = record.delivery or "send"
-        state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id))
+        said = _carried(state, logged, record)
+        state = use_key(state, logged, record.key, use_of(record.delivery or "send", said, record.context, record.run_id))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
     state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
-    return grown(state, messages, record.tags)
+    return grown(state, places, record.tags)
+
+
+def _carried(state: Session, logged: Logged, record: RunStarted) -> list[Message]:
+    """The messages of the input, which ride with the record that starts their run unless a queue had them before (P10)."""
+    carried = {entry.entry_id: entry for entry in record.entries}
+    missing = [name for name in record.input if name not in carried]
+    if missing:
+        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {missing[0]} is the input of a second run")
+    return messages_in(state, logged, (carried[name] for name in record.input))
 
 
 def _target_of(bundle: Bundle) -> str:
@@ -119,7 +141,7 @@ def _target_of(bundle: Bundle) -> str:
 def _as_seen_by(state: Session, config: Config) -> Session:
     """What the model sees of the transcript in a run with this config: tags are frozen for each run (C49)."""
     family = config.bundle.family if config.render_tags else None
-    return state if family == state.tag_family else showing(state, view=state.compaction.view, tag_family=family)
+    return state if family == state.tag_family else replace(state, tag_family=family)
 
 
 def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen) -> Session:
@@ -189,12 +211,13 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    run = with_answer(run, step, answer, record)
-    ids = state.call_ids
-    for call in answer.calls:
-        ids = ids if call.id in ids else ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
-    state = replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
-    return state if answer.calls else grown(state, (answer,), (record.tags,))
+    run = with_answer(run, step, answer, record, seq=logged.seq)
+    calls = answer.calls
+    if not calls:
+        state = replace(state, run=run, model_steps=state.model_steps + 1)
+        return grown(state, (place_of(logged.seq, answer),), (record.tags,))
+    ids = state.call_ids.plus([call.id for call in calls])
+    return replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
 
 
 def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
@@ -258,7 +281,7 @@ def _budget_fired(state: Session, logged: Logged, run: Run, record: BudgetFired)
     if record.tag is not None:
         state = use_tags(state, logged, (record.tag,))
     state = keep_entries(state, logged, (record.notice,))
-    message_of(state, logged, record.notice.entry_id)
+    place = message_place(state, logged, record.notice.entry_id)
     tags = () if record.tag is None else (record.tag,)
-    notice = Pending(entry_id=record.notice.entry_id, kind=PendingKind.NOTICE, source=record.budget, tags=tags)
+    notice = Pending(entry_id=record.notice.entry_id, kind=PendingKind.NOTICE, source=record.budget, place=place, tags=tags)
     return replace(state, pending=(*state.pending, notice))

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from semel.core.corruption import Reason, contradiction
 from semel.core.fold_queue import queued, retracted
 from semel.core.pairing import fault_of
+from semel.core.places import place_of
 from semel.core.records import (
     HistorySupplied,
     IndeterminateResolved,
@@ -15,7 +16,7 @@ from semel.core.records import (
     Retracted,
     SessionRecord,
 )
-from semel.core.referring import keep_entries, message_of, use_tags
+from semel.core.referring import keep_entries, messages_in, use_tags
 from semel.core.state import Logged, Pending, PendingKind, Resolved, Session
 from semel.core.transcript import grown
 from semel.core.values import AssistantMessage, derived_id
@@ -81,14 +82,13 @@ def _supplied(state: Session, logged: Logged, record: HistorySupplied) -> Sessio
     """A history opens the transcript, if it keeps the contract that every history keeps (T7, T11)."""
     if state.newest is not None or len(state.transcript):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a history is supplied behind a conversation")
-    state = keep_entries(state, logged, record.entries)
-    state = use_tags(state, logged, (tag for one in record.tags for tag in one))
-    messages = [message_of(state, logged, entry.entry_id) for entry in record.entries]
+    messages = messages_in(state, logged, record.entries)
     fault = fault_of(messages)
     if fault is not None:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the supplied history: {fault}")
-    ids = state.call_ids
-    for message in messages:
-        for call in message.calls if isinstance(message, AssistantMessage) else ():
-            ids = ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
-    return grown(replace(state, call_ids=ids), messages, record.tags)
+    state = keep_entries(state, logged, record.entries)
+    state = use_tags(state, logged, (tag for one in record.tags for tag in one))
+    answers = (message for message in messages if isinstance(message, AssistantMessage))
+    state = replace(state, call_ids=state.call_ids.plus(call.id for answer in answers for call in answer.calls))
+    places = [place_of(logged.seq, message, within) for within, message in enumerate(messages)]
+    return grown(state, places, record.tags)

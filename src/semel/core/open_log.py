@@ -1,11 +1,13 @@
 """From verified frames to the state: decode, mark what a torn write left behind, fold."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from semel.core.codec import decode
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import decode_lineage
+from semel.core.places import FindRecord
+from semel.core.records import Record
 from semel.core.state import Logged, Session
 from semel.errors import CorruptLog, NewerWriter
 
@@ -25,6 +27,17 @@ def _first_state(first: Frame, session: str) -> Session:
     if identity is None:
         raise NewerWriter(f"the first line of session {session!r}")
     return Session(session=identity.session, lineage=identity.lineage, last_at_ms=first.at_ms, last_fence=first.fence)
+
+
+def finding(frames: Sequence[Frame], ahead: Mapping[int, Record] | None = None) -> FindRecord:
+    """Finds the records of a log whose frames are at hand, from the first to the last; and those of `ahead`, not in it yet."""
+
+    def find(seq: int) -> Record | None:
+        if ahead is not None and seq in ahead:
+            return ahead[seq]
+        return decode(frames[seq - frames[0].seq])
+
+    return find
 
 
 class Opening:

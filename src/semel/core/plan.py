@@ -11,7 +11,7 @@ from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Step
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
-from semel.core.persistent import Table
+from semel.core.persistent import Names
 from semel.core.policy import Allow, Ask, Deny, Policy, Undecidable
 from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
@@ -123,7 +123,7 @@ def _as_planned(refusal: Refusal | None) -> Refused | None:
     return None if refusal is None else Refused(reason=str(refusal.reason), message=refusal.message)
 
 
-def identified(blocks: Sequence[Block], taken: Table[bool], step_number: int) -> tuple[Block, ...]:
+def identified(blocks: Sequence[Block], taken: Names, step_number: int) -> tuple[Block, ...]:
     """Give each call an id that is unique in the session; an id that the provider repeats or leaves out is replaced.
 
     The new one derives from the place of the call (the number of the step in the session, and the ordinal), so that it is

@@ -9,14 +9,16 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from semel.core.calls import Step
-from semel.core.corruption import Reason, contradiction, same_entry
+from semel.core.corruption import Reason, contradiction, entry_digest, same_entry
 from semel.core.keys import digests_of_delivery
+from semel.core.places import KIND, USER, place_of
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
-from semel.core.state import KeyUse, Logged, Run, Session
+from semel.core.state import Definition, KeyUse, Logged, Run, Session
 from semel.core.values import JSON, AssistantMessage, Message, ToolMessage, UserMessage
 from semel.errors import need
 
-C = TypeVar("C", Config, Instructions, ToolSet, UserMessage)
+C = TypeVar("C", Config, Instructions, ToolSet)
+_DIGEST_BYTES = 16
 
 
 def open_run(state: Session, logged: Logged, run_id: str) -> Run:
@@ -43,20 +45,27 @@ def with_step(state: Session, step: Step) -> Session:
 
 
 def keep_entries(state: Session, logged: Logged, entries: Iterable[Entry]) -> Session:
-    """The state that holds these entries. An id that is known must name equal content (K15)."""
+    """The state that knows the entries of this record. An id that is known must name equal content (K15)."""
     table = state.entries
-    for entry in entries:
-        found = table.get(entry.entry_id)
+    for within, entry in enumerate(entries):
+        content, found = entry.content, table.get(entry.entry_id)
         if found is None:
-            table = table.plus(entry.entry_id, entry.content)
-        elif not same_entry(entry.content, found):
+            table = table.plus(entry.entry_id, _kept(content, logged.seq, within))
+        elif not same_entry(content, found[:_DIGEST_BYTES] if isinstance(found, bytes) else found):
             raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {entry.entry_id} has two contents")
     return replace(state, entries=table)
 
 
+def _kept(content: Content, seq: int, within: int) -> Definition | bytes:
+    """What the state keeps of an entry: of a message, no more than tells whether it is the same, and finds it again."""
+    if isinstance(content, UserMessage | AssistantMessage | ToolMessage):
+        return entry_digest(content) + place_of(seq, content, within).to_bytes(8, "big")
+    return content
+
+
 def entry_of(state: Session, logged: Logged, name: str, kind: type[C]) -> C:
     """The entry of that name, which must be of this kind."""
-    content: Content | None = state.entries.get(name)
+    content = state.entries.get(name)
     if not isinstance(content, kind):
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is not the {kind.__name__} that it is named as"
@@ -64,12 +73,32 @@ def entry_of(state: Session, logged: Logged, name: str, kind: type[C]) -> C:
     return content
 
 
-def message_of(state: Session, logged: Logged, name: str) -> Message:
-    """The message of that name."""
-    content = state.entries.get(name)
-    if not isinstance(content, UserMessage | AssistantMessage | ToolMessage):
+def message_place(state: Session, logged: Logged, name: str) -> int:
+    """Where the message of that name stands."""
+    kept = state.entries.get(name)
+    if not isinstance(kept, bytes):
         raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is no message")
-    return content
+    return int.from_bytes(kept[_DIGEST_BYTES:], "big")
+
+
+def input_place(state: Session, logged: Logged, name: str) -> int:
+    """Where the message of the user of that name stands."""
+    place = message_place(state, logged, name)
+    if place & KIND != USER:
+        raise contradiction(
+            state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is not the UserMessage that it is named as"
+        )
+    return place
+
+
+def messages_in(state: Session, logged: Logged, entries: Iterable[Entry]) -> list[Message]:
+    """The messages that these entries of the record are; each of them must be one."""
+    found: list[Message] = []
+    for entry in entries:
+        if not isinstance(entry.content, UserMessage | AssistantMessage | ToolMessage):
+            raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {entry.entry_id} is no message")
+        found.append(entry.content)
+    return found
 
 
 def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -> KeyUse:

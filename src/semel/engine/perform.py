@@ -37,7 +37,7 @@ from semel.core.values import JSON, Effect, ToolSpec
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.kit import Kit
-from semel.errors import InvariantBroken, need
+from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
 from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
@@ -88,7 +88,7 @@ class Performer:
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
         request: Request | None = None
         try:
-            request = self.kit.model.render(prompt_of(self.barrier.state, run))
+            request = self.kit.model.render(prompt_of(self.barrier.state, run, self.barrier.record))
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
@@ -101,6 +101,8 @@ class Performer:
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
             )
+        except StoreError:
+            raise  # the log cannot be read any more: no fault of the model, and nothing that a run could go on from
         except Exception as error:  # noqa: BLE001  a model object is foreign code; its run ends with the cause by name
             self.feed.publish(_with(live, "discarded"))
             attempt = self._attempt(effect, request, Exchange(), MODEL_BROKE)

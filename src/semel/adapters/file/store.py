@@ -18,7 +18,8 @@ from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import scan, witnessed
+from semel.core.frame import Frame, scan, witnessed
+from semel.core.lookup import Lookup
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
@@ -169,12 +170,21 @@ class FileStore:
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory)
             try:
-                log = recover(place, directory, lease, self._known, take)
+                lookup = Lookup(str(place.log))
+
+                def taken(frames: Sequence[Frame]) -> None:
+                    lookup.add(frames)
+                    if take is not None:
+                        take(frames)
+
+                log = recover(place, directory, lease, self._known, taken if take is not None else None)
+                lookup.add(log.frames)
                 self.floor.raise_to(log.features)
                 writer = FileWriter(
                     place,
                     lease,
                     log,
+                    lookup=lookup,
                     floor=self.floor,
                     clock=self._clock,
                     inline=self._inline,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from semel.core.persistent import Table
+from semel.core.persistent import Names
 from semel.core.plan import identified
 from semel.core.values import (
     JSON,
@@ -51,7 +51,7 @@ class Collected:
 
     messages: list[Message] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
-    _taken: Table[bool] = field(default_factory=Table)
+    _taken: Names = field(default_factory=Names)
     _answers: int = 0
     _open: dict[str, list[str]] = field(default_factory=dict)
     _results: list[ToolMessage] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Collected:
         self._open = {}
         for old, new in zip(_calls(blocks), _calls(named), strict=True):
             self._open.setdefault(old.id, []).append(new.id)
-            self._taken = self._taken.plus(new.id, True)  # noqa: FBT003 - a set is a table of True
+            self._taken = self._taken.plus((new.id,))
         self._order = [call.id for call in _calls(named)]
         self.messages.append(AssistantMessage(blocks=named))
 

@@ -1,0 +1,24 @@
+"""What a conversation says: the messages that a state only names, read from the records that it was folded from."""
+
+from collections.abc import Iterable
+
+from semel.core.places import FindRecord
+from semel.core.state import Logged, Session
+from semel.core.transcript import history_of, messages_of
+from semel.core.values import Message
+
+
+def find_in(logged: Iterable[Logged]) -> FindRecord:
+    """Finds the records of this log."""
+    records = {one.seq: one.record for one in logged}
+    return lambda seq: records[seq]
+
+
+def said(state: Session, logged: Iterable[Logged]) -> list[Message]:
+    """The whole conversation."""
+    return list(history_of(state, find_in(logged)))
+
+
+def shown(state: Session, logged: Iterable[Logged]) -> list[Message]:
+    """What a model sees of it."""
+    return list(messages_of(state, find_in(logged)))
