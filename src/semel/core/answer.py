@@ -13,8 +13,9 @@ def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelSte
 
     `seq` is that of the record, 0 for one that is only looked ahead to.
     """
-    shape = " ".join(call.name for call in answer.calls) if record.stop is Stop.MAX_TOKENS and answer.calls else None
-    missed = not answer.calls and run.config.output_schema is not None
+    calls = answer.calls
+    shape = " ".join(call.name for call in calls) if record.stop is Stop.MAX_TOKENS and calls else None
+    missed = not calls and run.config.output_schema is not None
     return replace(
         run,
         step=replace(step, answer=answer, answered_at=seq, answer_tags=record.tags, stop=record.stop, not_before_ms=None),
@@ -24,5 +25,5 @@ def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelSte
         last_truncated=shape,
         remind=missed,
         output_misses=run.output_misses + missed,
-        output=run.output if answer.calls else answer.text,
+        output=run.output if calls else answer.text,
     )

@@ -95,8 +95,9 @@ class Batch(Frozen, frozen=True, kw_only=True):
 
     def with_call(self, call: CallState) -> "Batch":
         """The batch with a newer state of one call."""
-        at = call.planned.ordinal
-        return replace(self, calls=(*self.calls[:at], call, *self.calls[at + 1 :]))
+        calls = list(self.calls)
+        calls[call.planned.ordinal] = call
+        return replace(self, calls=tuple(calls))
 
 
 class Step(Frozen, frozen=True, kw_only=True):

@@ -69,6 +69,10 @@ class Transcript(Frozen, frozen=True, kw_only=True):
             tag_ends=self.tag_ends.plus([*gap, *ends]),
         )
 
+    def plus_places(self, places: list[int]) -> "Transcript":
+        """With messages behind the others that all stand in the log, are all shown, and have no tags: an ordinary turn."""
+        return replace(self, places=self.places.plus(places))
+
     def corrected(self, at: int, message: Message) -> "Transcript":
         """With another message at a place; O(n)."""
         place = own_place(len(self.own), message)

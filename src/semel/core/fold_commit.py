@@ -5,37 +5,45 @@ from msgspec.structs import replace
 from semel.core.calls import Batch, CallState, Step
 from semel.core.corruption import Reason, contradiction
 from semel.core.outcomes import Outcome
+from semel.core.owned import put
 from semel.core.places import place_of, place_of_result
 from semel.core.state import Logged, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
-from semel.core.transcript import grown
-from semel.core.values import Message, ToolMessage
-from semel.errors import need
+from semel.core.values import ToolMessage
 
 
 def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: Batch) -> Session:
     """The answer and its results join the transcript, the results in the order of the calls."""
-    if not all(call.terminal for call in batch.calls):
-        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished while a call has no terminal")
     if step.answer is None:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished without its answer")
     first = len(state.transcript) + 1
-    unknown = tuple(_unknown(logged, run, step, call, first + call.planned.ordinal) for call in batch.unknown)
-    state = _committed(state, step, batch)
-    run = _with_output(replace(run, step=replace(step, batch=replace(batch, finished=True))), step, batch)
-    return replace(state, run=run, unknown=state.unknown + unknown if unknown else state.unknown)
-
-
-def _committed(state: Session, step: Step, batch: Batch) -> Session:
-    answer = need(step.answer, "a batch belongs to an answer")
-    added: list[int | Message] = [place_of(step.answered_at, answer)]
+    places, own = [place_of(step.answered_at, step.answer)], False
+    unknown: list[UnknownCall] = []
+    tagged, ends, submits = bool(step.answer_tags), run.config.output_schema is None, False
     for call in batch.calls:
+        result, planned = call.result, call.planned
+        if result is None and call.refusal is None:
+            raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished while a call has no terminal")
         place = place_of_result(call.ended_at, call.output_at or call.ended_at)
-        added.append(tool_message(call) if place is None else place)
-    tags: list[tuple[int, ...]] = []
-    if step.answer_tags or any(call.tag is not None for call in batch.calls):
+        places.append(place)
+        own = own or not place
+        if result is not None and result.outcome is Outcome.UNKNOWN:
+            unknown.append(_unknown(logged, run, step, call, first + planned.ordinal))
+        tagged = tagged or call.tag is not None
+        ends = ends and result is not None and result.terminate
+        submits = submits or planned.tool == SUBMIT_TOOL
+    if tagged or own:
         tags = [step.answer_tags, *(() if call.tag is None else (call.tag,) for call in batch.calls)]
-    return grown(state, added, tags)
+        results = [place or tool_message(call) for place, call in zip(places[1:], batch.calls, strict=True)]
+        put(state, "transcript", state.transcript.plus([places[0], *results], tags))
+    else:
+        put(state, "transcript", state.transcript.plus_places(places))
+    put(batch, "finished", True)  # noqa: FBT003  the value of a field
+    if ends or submits:
+        put(state, "run", _with_output(run, step, batch, ends=ends))
+    if unknown:
+        put(state, "unknown", (*state.unknown, *unknown))
+    return state
 
 
 def _unknown(logged: Logged, run: Run, step: Step, call: CallState, at: int) -> UnknownCall:
@@ -53,20 +61,16 @@ def _unknown(logged: Logged, run: Run, step: Step, call: CallState, at: int) -> 
     )
 
 
-def _with_output(run: Run, step: Step, batch: Batch) -> Run:
-    """What counts as the run's output so far: a submitted one, or what tools that ask to end the run gave."""
+def _with_output(run: Run, step: Step, batch: Batch, *, ends: bool) -> Run:
+    """What counts as the run's output so far: a submitted one, or what tools that all ask to end the run gave."""
     submits = [call for call in batch.calls if call.planned.tool == SUBMIT_TOOL]
-    untyped = run.config.output_schema is None
-    ends = untyped and all(call.result is not None and call.result.terminate for call in batch.calls)
-    if not submits and not ends:
-        return run
     submitted = next((call for call in submits if accepted(call)), None)
     output = run.output
     if submitted is not None and step.answer is not None:
         output = step.answer.calls[submitted.planned.ordinal].arguments
     if ends:
         output = tool_message(batch.calls[-1]).text
-    missed = bool(submits) and submitted is None and not untyped
+    missed = bool(submits) and submitted is None and run.config.output_schema is not None
     return replace(run, output=output, output_misses=run.output_misses + missed)
 
 

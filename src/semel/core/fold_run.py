@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from semel.core.answer import with_answer
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction
+from semel.core.fold_batch import Handler
 from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
+from semel.core.owned import change, put
 from semel.core.places import place_of
 from semel.core.records import (
     BudgetFired,
@@ -46,47 +48,59 @@ from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown
-from semel.core.values import AssistantMessage, Bundle, Message, UserMessage
+from semel.core.values import AssistantMessage, Bundle, Message, ToolCall, UserMessage
 
 
-def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
-    """The state after one record of a run. Raises CorruptLog."""
+def run_handler(record: RunRecord) -> Handler:
+    """What a record of this type does; all of these raise CorruptLog."""
     match record:
         case StepStarted():
-            return _step_started(state, logged, record)
+            return _step_started
         case ModelStepFinished():
-            return _model_step_finished(state, logged, record)
+            return _model_step_finished
         case TurnFinished():
-            return _turn_finished(state, logged, record)
+            return _turn_finished
         case RunStarted():
-            return _run_started(state, logged, record)
+            return _run_started
         case RunFinished():
-            return _run_finished(state, logged, record)
+            return _run_finished
         case Steered() | FollowUpQueued() | SendDelivered():
-            return on_queue(state, logged, record)
+            return on_queue
         case ModelRetry():
-            _, step = in_flight(state, logged, record.run_id, record.step_id)
-            return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
+            return _model_retry
         case ResumeStarted():
-            open_run(state, logged, record.episode)
-            return state
+            return _resume_started
         case RunCancelRequested() | RunPaused() | RunRefrozen() | BudgetFired():
-            return _on_run(state, logged, record)
+            return _outside_handler(record)
     assert_never(record)
 
 
-def _on_run(state: Session, logged: Logged, record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Session:
-    """What is asked of the run from outside its steps."""
-    run = open_run(state, logged, record.run_id)
+def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Handler:
+    """Of what is asked of the run from outside its steps."""
     match record:
         case RunCancelRequested():
-            return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+            return _cancel_requested
         case RunPaused():
-            return _run_paused(state, logged, run, record)
+            return _run_paused
         case RunRefrozen():
-            return _run_refrozen(state, logged, run, record)
+            return _run_refrozen
         case BudgetFired():
-            return _budget_fired(state, logged, run, record)
+            return _budget_fired
+
+
+def _model_retry(state: Session, logged: Logged, record: ModelRetry) -> Session:
+    _, step = in_flight(state, logged, record.run_id, record.step_id)
+    return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
+
+
+def _resume_started(state: Session, logged: Logged, record: ResumeStarted) -> Session:
+    open_run(state, logged, record.episode)
+    return state
+
+
+def _cancel_requested(state: Session, logged: Logged, record: RunCancelRequested) -> Session:
+    run = open_run(state, logged, record.run_id)
+    return replace(state, run=replace(run, cancels=(*run.cancels, record)))
 
 
 def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
@@ -144,7 +158,8 @@ def _as_seen_by(state: Session, config: Config) -> Session:
     return state if family == state.tag_family else replace(state, tag_family=family)
 
 
-def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen) -> Session:
+def _run_refrozen(state: Session, logged: Logged, record: RunRefrozen) -> Session:
+    run = open_run(state, logged, record.run_id)
     if run.model_steps:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
@@ -165,8 +180,7 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
         )
-    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
-    taken_up = tuple(dict.fromkeys(to_the_run[name] for name in record.drained if name in to_the_run))
+    taken_up = _taken_up(state, record.drained) if record.drained else ()
     if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None and not taken_up):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
     if record.attempt != 1:
@@ -182,8 +196,20 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         drained=record.drained,
         messages=taken_up,
     )
-    state = drained(state, logged, record.drained)
-    return replace(state, run=replace(run, step=fresh, remind=False, pause=None), rendered=len(state.transcript))
+    if record.drained:
+        state = drained(state, logged, record.drained)
+    put(run, "step", fresh)
+    if run.remind or run.pause is not None:
+        change(run, remind=False, pause=None)
+    put(state, "run", run)
+    put(state, "rendered", len(state.transcript))
+    return state
+
+
+def _taken_up(state: Session, drained_names: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of the messages to the run among what a step drains, each once."""
+    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
+    return tuple(dict.fromkeys(to_the_run[name] for name in drained_names if name in to_the_run))
 
 
 def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarted) -> Session:
@@ -212,25 +238,25 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
     if record.tags:
         state = use_tags(state, logged, record.tags)
     run = with_answer(run, step, answer, record, seq=logged.seq)
-    calls = answer.calls
-    if not calls:
-        state = replace(state, run=run, model_steps=state.model_steps + 1)
+    put(state, "run", run)
+    put(state, "model_steps", state.model_steps + 1)
+    ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
+    if not ids:
         return grown(state, (place_of(logged.seq, answer),), (record.tags,))
-    ids = state.call_ids.plus([call.id for call in calls])
-    return replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
+    put(state, "call_ids", state.call_ids.plus(ids))
+    return state
 
 
 def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
-    whole = (
-        step is not None
-        and step.answer is not None
-        and (not step.answer.calls or (step.batch is not None and step.batch.finished))
-    )
+    batch = step.batch if step is not None else None
+    answer = step.answer if step is not None else None
+    whole = batch.finished if batch is not None else answer is not None and not answer.calls
     if step is None or step.step_id != record.step_id or step.finished or not whole:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {record.step_id} is not complete or already finished")
-    return with_step(state, replace(step, finished=True))
+    put(step, "finished", True)  # noqa: FBT003  the value of a field
+    return state
 
 
 def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Session:
@@ -265,7 +291,8 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 
 
-def _run_paused(state: Session, logged: Logged, run: Run, record: RunPaused) -> Session:
+def _run_paused(state: Session, logged: Logged, record: RunPaused) -> Session:
+    run = open_run(state, logged, record.run_id)
     batch = run.step.batch if run.step is not None else None
     if record.reason == "tool_held" and (batch is None or not waits_for_held(run, batch)):
         raise contradiction(
@@ -274,7 +301,8 @@ def _run_paused(state: Session, logged: Logged, run: Run, record: RunPaused) -> 
     return replace(state, run=replace(run, pause=record))
 
 
-def _budget_fired(state: Session, logged: Logged, run: Run, record: BudgetFired) -> Session:
+def _budget_fired(state: Session, logged: Logged, record: BudgetFired) -> Session:
+    run = open_run(state, logged, record.run_id)
     state = replace(state, run=replace(run, budgets=(*run.budgets, record.budget)))
     if record.notice is None:
         return state

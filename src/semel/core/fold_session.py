@@ -5,6 +5,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from semel.core.corruption import Reason, contradiction
+from semel.core.fold_batch import Handler
 from semel.core.fold_queue import queued, retracted
 from semel.core.pairing import fault_of
 from semel.core.places import place_of
@@ -22,19 +23,19 @@ from semel.core.transcript import grown
 from semel.core.values import AssistantMessage, derived_id
 
 
-def apply_to_session(state: Session, logged: Logged, record: SessionRecord) -> Session:
-    """The state after one record of the session. Raises CorruptLog."""
+def session_handler(record: SessionRecord) -> Handler:
+    """What a record of this type does; all of these raise CorruptLog."""
     match record:
         case Queued():
-            return queued(state, logged, record)
+            return queued
         case Retracted():
-            return retracted(state, logged, record)
+            return retracted
         case LateResult():
-            return _late(state, logged, record)
+            return _late
         case IndeterminateResolved():
-            return _resolved(state, logged, record)
+            return _resolved
         case HistorySupplied():
-            return _supplied(state, logged, record)
+            return _supplied
     assert_never(record)
 
 

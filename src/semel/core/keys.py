@@ -5,7 +5,7 @@ None of them enters a request, so that the bytes of a run do not depend on the i
 
 import msgspec
 
-from semel.core.values import JSON, derived_id, digest_text
+from semel.core.values import JSON, derived_id, derived_ids, digest_text
 
 
 def run_id_of(lineage: str, key: str) -> str:
@@ -21,6 +21,11 @@ def batch_id_of(lineage: str, run_id: str, step_id: int) -> str:
 def call_key_of(lineage: str, run_id: str, step_id: int, ordinal: int) -> str:
     """The stable public name of a call, and the idempotency key that its tool receives."""
     return derived_id("call", lineage, run_id, step_id, ordinal)
+
+
+def call_keys_of(lineage: str, run_id: str, step_id: int, count: int) -> list[str]:
+    """The keys of the first `count` calls of a step."""
+    return derived_ids(("call", lineage, run_id, step_id), range(count))
 
 
 def answer_entry_of(lineage: str, run_id: str, step_id: int) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from semel.core.codec import decode
+from semel.core.codec import decode, decoded
 from semel.core.fold import fold
-from semel.core.frame import Frame
+from semel.core.frame import Frame, incomplete
 from semel.core.header import decode_lineage
 from semel.core.places import FindRecord
 from semel.core.records import Record
@@ -51,50 +51,50 @@ class Opening:
         self.failed: CorruptLog | NewerWriter | None = None
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first."""
+        """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first.
+
+        A write is folded once it is known whether it became whole: all but the last one, if that still waits for frames.
+        """
         if self.failed is not None:
             return
-        try:
-            for frame in frames:
-                self._take(frame)
-        except (CorruptLog, NewerWriter) as error:
-            self.failed = error
+        known = [*self._write, *frames]
+        waits = len(known)
+        while waits and known[waits - 1].left:
+            waits -= 1  # the last frame of a write has none left, so at most these belong to one that still waits
+        self._write = known[waits:]
+        self._fold(known[:waits])
 
     def state(self) -> Session:
         """The state after all frames; what belongs to a write that never became whole is torn. Raises as `state_of` does."""
-        if self.failed is None:
-            self._fold(torn=True)
+        write, self._write = self._write, []
+        self._fold(write)
         if self.failed is not None:
             raise self.failed
         return self._state or Session(session=self._session)
 
-    def _take(self, frame: Frame) -> None:
-        """A write is folded once it is known whether it became whole, by the rule of `frame.incomplete`."""
-        write = self._write
-        if write and (frame.fence != write[-1].fence or frame.left != write[-1].left - 1):
-            self._fold(torn=True)
-        self._write.append(frame)
-        if not frame.left:
-            self._fold(torn=False)
-
-    def _fold(self, *, torn: bool) -> None:
-        write, self._write = self._write, []
-        if write and self._state is None:
-            self._state = _first_state(write.pop(0), self._session)
-        if write and self._state is not None:
-            marked = frozenset(frame.seq for frame in write) if torn else frozenset[int]()
-            self._state = fold(logged(write, marked, self._session), self._state)
+    def _fold(self, frames: list[Frame]) -> None:
+        """Fold frames behind which a write ends, or the log."""
+        if not frames or self.failed is not None:
+            return
+        torn = incomplete(frames)
+        try:
+            if self._state is None:
+                self._state = _first_state(frames[0], self._session)
+                del frames[0]
+            self._state = fold(logged(frames, torn, self._session), self._state)
+        except (CorruptLog, NewerWriter) as error:
+            self.failed = error
 
 
 def logged(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Iterator[Logged]:
     """Frames decoded, each where it stands."""
-    for frame in frames:
+    for frame, record in decoded(frames, f"session {session!r}"):
         yield Logged(
             seq=frame.seq,
             at_ms=frame.at_ms,
             fence=frame.fence,
-            record=decode(frame, f"session {session!r}"),
-            torn=frame.seq in torn,
+            record=record,
+            torn=bool(torn) and frame.seq in torn,
             requires=frame.requires,
             digest=frame.digest,
         )

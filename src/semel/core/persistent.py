@@ -212,17 +212,18 @@ class _Hashes:
             slots[slot] = at
         self.slots = slots
 
-    def add(self, found: int) -> None:
-        """Take in a hash that is not there."""
-        self.order.append(found)
-        slots, last = self.slots, len(self.slots) - 1
-        if len(self.order) * 2 > last:
-            self.spread()
-            return
+    def take(self, found: int) -> None:
+        """Take in a hash, unless it is there."""
+        order, slots, last = self.order, self.slots, len(self.slots) - 1
         slot = found & last
-        while slots[slot]:
+        while at := slots[slot]:
+            if order[at - 1] == found:
+                return
             slot = (slot + 1) & last
-        slots[slot] = len(self.order)
+        order.append(found)
+        slots[slot] = len(order)
+        if len(order) * 2 > last:
+            self.spread()
 
     def place(self, found: int) -> int:
         """The place of a hash, from 1; 0 if it is not there."""
@@ -255,9 +256,7 @@ class Names:
         if len(hashes.order) != self._size:
             hashes = _Hashes(hashes.order[: self._size])
         for name in names:
-            found = hash(name)
-            if not hashes.place(found):
-                hashes.add(found)
+            hashes.take(hash(name))
         return Names(hashes)
 
     def __contains__(self, name: str) -> bool:

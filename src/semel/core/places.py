@@ -48,11 +48,9 @@ def place_of(seq: int, message: Message, within: int = 0) -> int:
 
 def kind_of(message: Message) -> int:
     """The bits that say what kind of message this is: `NOTHING` for an answer that no request can show."""
-    if isinstance(message, UserMessage):
-        return USER
-    if isinstance(message, ToolMessage):
-        return RESULT
-    return NOTHING if not says_something(message) else ANSWER | OPAQUE if message.opaque else ANSWER
+    if isinstance(message, AssistantMessage):
+        return NOTHING if not says_something(message) else ANSWER | OPAQUE if message.opaque else ANSWER
+    return USER if isinstance(message, UserMessage) else RESULT
 
 
 def own_place(at: int, message: Message) -> int:
@@ -60,10 +58,10 @@ def own_place(at: int, message: Message) -> int:
     return (at << _SEQ_AT) | kind_of(message) | OWN
 
 
-def place_of_result(seq: int, output_seq: int) -> int | None:
-    """The place of a tool result whose output stands in the same or an earlier record; None if that is out of reach."""
+def place_of_result(seq: int, output_seq: int) -> int:
+    """The place of a tool result whose output stands in the same or an earlier record; 0 if that is out of reach."""
     back = seq - output_seq
-    return None if back > _WITHIN_MOST else (seq << _SEQ_AT) | (back << _WITHIN_AT) | RESULT
+    return 0 if back > _WITHIN_MOST else (seq << _SEQ_AT) | (back << _WITHIN_AT) | RESULT
 
 
 def seq_of(place: int) -> int:

@@ -38,9 +38,10 @@ def _answer(message: AssistantMessage, tags: tuple[int, ...]) -> tuple[Assistant
 
 def says_something(answer: AssistantMessage) -> bool:
     """Whether anything that a model can be shown is left of an answer without its blank texts."""
-    if answer.parts:
-        return True
-    return any(isinstance(block, ToolCall) or (isinstance(block, Text) and block.text.strip()) for block in answer.blocks)
+    for block in answer.blocks:
+        if isinstance(block, ToolCall) or (isinstance(block, Text) and block.text.strip()):
+            return True
+    return bool(answer.parts)
 
 
 def portable(message: Message, tags: tuple[int, ...]) -> Tagged:

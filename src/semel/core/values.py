@@ -7,7 +7,7 @@ import enum
 import hashlib
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -131,12 +131,15 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def opaque(self) -> bool:
         """Whether it holds provider state."""
-        return any(isinstance(block, Opaque) for block in self.blocks)
+        for block in self.blocks:  # noqa: SIM110  every answer is asked, and a generator costs more than it looks at
+            if isinstance(block, Opaque):
+                return True
+        return False
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in issue order; a call's ordinal is its index here."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
@@ -197,21 +200,21 @@ class Usage(Frozen, frozen=True, kw_only=True):
         return sum(part or 0 for part in (self.input, self.output, self.cache_read, self.cache_write))
 
 
+def _both(a: int | None, b: int | None) -> int | None:
+    return a if b is None else b if a is None else a + b
+
+
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Sum field by field; a field that neither reported stays unreported. Currencies must agree (K14 is checked before)."""
-
-    def both(a: int | None, b: int | None) -> int | None:
-        return None if a is None and b is None else (a or 0) + (b or 0)
-
     cost = other.cost if one.cost is None else one.cost
     if one.cost is not None and other.cost is not None:
         cost = Money(micros=one.cost.micros + other.cost.micros, currency=one.cost.currency)
     return Usage(
-        input=both(one.input, other.input),
-        output=both(one.output, other.output),
-        cache_read=both(one.cache_read, other.cache_read),
-        cache_write=both(one.cache_write, other.cache_write),
-        reasoning=both(one.reasoning, other.reasoning),
+        input=_both(one.input, other.input),
+        output=_both(one.output, other.output),
+        cache_read=_both(one.cache_read, other.cache_read),
+        cache_write=_both(one.cache_write, other.cache_write),
+        reasoning=_both(one.reasoning, other.reasoning),
         cost=cost,
     )
 
@@ -273,6 +276,17 @@ def printable(text: str, *, limit: int) -> str:
 def derived_id(*parts: str | int) -> str:
     """First 32 hex of sha256 over the parts joined by U+001F (design 14)."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
+def derived_ids(parts: Sequence[str | int], last: Iterable[int]) -> list[str]:
+    """The derived ids of parts that differ in their last one only; what they share is hashed once."""
+    shared = hashlib.sha256(("\x1f".join(map(str, parts)) + "\x1f").encode())
+    found: list[str] = []
+    for part in last:
+        digest = shared.copy()
+        digest.update(b"%d" % part)
+        found.append(digest.hexdigest()[:32])
+    return found
 
 
 def digest_text(text: str) -> str:
