@@ -68,7 +68,7 @@ def decode(frame: Frame, where: str = "the log", known: frozenset[str] = feature
 def decoded(
     frames: Iterable[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
 ) -> Iterator[tuple[Frame, Record | None]]:
-    """Many frames, each with its record; raises as `decode` does at the first that it would refuse."""
+    """Many frames, each with its record; raises as `decode` does when it comes to one that that refuses."""
     plain = _decoder.decode
     for frame in frames:
         if frame.requires:

@@ -6,7 +6,7 @@ import hashlib
 import msgspec
 
 from semel.core.records import Content
-from semel.core.state import Logged, Session
+from semel.core.state import Position, Session
 from semel.errors import CorruptLog
 
 
@@ -29,7 +29,7 @@ class Reason(enum.StrEnum):
     INCONSISTENT_COST = "inconsistent_cost"
 
 
-def contradiction(state: Session, logged: Logged, reason: Reason, detail: str) -> CorruptLog:
+def contradiction(state: Session, logged: Position, reason: Reason, detail: str) -> CorruptLog:
     """The error for a record that contradicts the log before it; the caller raises it."""
     run_id = state.run.run_id if state.run else None
     return CorruptLog(reason.value, session=state.session, run_id=run_id, seq=logged.seq, detail=detail)

@@ -58,7 +58,7 @@ from semel.core.records import (
     ToolResult,
     TurnFinished,
 )
-from semel.core.state import Logged, Session
+from semel.core.state import Logged, Position, Session
 
 
 class _Handlers(dict[type[Record], Handler]):
@@ -122,7 +122,7 @@ def _handler(record: Record) -> Handler:
     assert_never(record)
 
 
-def _nothing(state: Session, _logged: Logged, _record: ModelAttemptFinished) -> Session:
+def _nothing(state: Session, _place: Position, _record: ModelAttemptFinished) -> Session:
     return state
 
 
@@ -132,24 +132,32 @@ _HANDLERS = _Handlers()
 def fold(records: Iterable[Logged], state: Session) -> Session:
     """Apply all records in order, starting from `state`; folding a log in two parts gives what folding it whole gives.
 
-    Position, clocks and features are what every record moves, so they are kept beside the state until the last one. Time between
-    two records of one tenure is time in which the run was running. Raises CorruptLog.
+    Raises CorruptLog.
     """
-    handlers = _HANDLERS
+    return fold_placed(((logged, logged.record) for logged in records), state)
+
+
+def fold_placed(records: Iterable[tuple[Position, Record | None]], state: Session) -> Session:
+    """As `fold`, of records beside where they stand.
+
+    Position, clocks and features are what every record moves, so they are kept beside the state until the last one. Time between
+    two records of one tenure is time in which the run was running.
+    """
     state = owned(state)
-    head, at_ms, fence, features, ran_ms, last = state.head, state.last_at_ms, state.last_fence, state.features, 0, None
-    for logged in records:
+    handlers, last = _HANDLERS, None
+    head, at_ms, fence, features, ran_ms = state.head, state.last_at_ms, state.last_fence, state.features, 0
+    for place, record in records:
         head += 1
-        if logged.seq != head:
-            raise contradiction(state, logged, Reason.NON_CONSECUTIVE_SEQ, f"expected record {head}")
-        now_ms, record = logged.at_ms, logged.record
-        if now_ms > at_ms and logged.fence == fence and state.run is not None:
+        if place.seq != head:
+            raise contradiction(state, place, Reason.NON_CONSECUTIVE_SEQ, f"expected record {head}")
+        now_ms = place.at_ms
+        if now_ms > at_ms and place.fence == fence and state.run is not None:
             ran_ms += now_ms - at_ms
-        at_ms, fence, last = now_ms, logged.fence, logged
-        if logged.requires and not features.issuperset(logged.requires):
-            features = features.union(logged.requires)
+        at_ms, fence, last = now_ms, place.fence, place
+        if place.requires and not features.issuperset(place.requires):
+            features = features.union(place.requires)
         if record is not None:
-            state = (handlers.get(type(record)) or handlers.add(record))(state, logged, record)
+            state = (handlers.get(type(record)) or handlers.add(record))(state, place, record)
             if ran_ms and state.run is None:
                 ran_ms = 0
     if last is not None:

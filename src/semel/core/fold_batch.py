@@ -31,11 +31,12 @@ from semel.core.records import (
 )
 from semel.core.referring import use_tags
 from semel.core.standing import is_sequential
-from semel.core.state import Logged, OwedCall, Run, Session
+from semel.core.state import OwedCall, Position, Run, Session
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import ToolCall, digest_text
+from semel.errors import need
 
-Handler = Callable[[Session, Logged, Any], Session]
+Handler = Callable[[Session, Position, Any], Session]
 """What a record of one type does to the state. Its third argument is a record of that type."""
 
 
@@ -67,15 +68,15 @@ def batch_handler(record: BatchRecord) -> Handler:
     assert_never(record)
 
 
-def _call(state: Session, logged: Logged, record: OneCallRecord) -> CallState:
+def _call(state: Session, logged: Position, record: OneCallRecord) -> CallState:
     """The call of the open batch that the record is about."""
-    _, _, batch = _open_batch(state, logged, record.batch_id)
-    if not 0 <= record.ordinal < len(batch.calls):
-        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {record.ordinal}")
-    return batch.calls[record.ordinal]
+    calls = _open_batch(state, logged, record.batch_id)[2].calls
+    if 0 <= record.ordinal < len(calls):
+        return calls[record.ordinal]
+    raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {record.ordinal}")
 
 
-def _open_batch(state: Session, logged: Logged, batch_id: str) -> tuple[Run, Step, Batch]:
+def _open_batch(state: Session, logged: Position, batch_id: str) -> tuple[Run, Step, Batch]:
     run = state.run
     step = run.step if run is not None else None
     batch = step.batch if step is not None else None
@@ -86,14 +87,16 @@ def _open_batch(state: Session, logged: Logged, batch_id: str) -> tuple[Run, Ste
     return run, step, batch
 
 
-def _went_on(state: Session) -> None:
-    """A pause lasts until the run goes on."""
-    run = state.run
-    if run is not None and run.pause is not None:
+def _went_on(state: Session, results: int = 0) -> None:
+    """A pause lasts until the run goes on. So many results came just now."""
+    run = need(state.run, "an open batch belongs to an open run")
+    if results:
+        put(run, "tool_results", run.tool_results + results)
+    if run.pause is not None:
         put(run, "pause", None)
 
 
-def _tagged(state: Session, logged: Logged, call: CallState, tag: int | None) -> Session:
+def _tagged(state: Session, logged: Position, call: CallState, tag: int | None) -> Session:
     """The tag of the part that the call will be, if its record gave one."""
     if tag is None:
         return state
@@ -101,7 +104,7 @@ def _tagged(state: Session, logged: Logged, call: CallState, tag: int | None) ->
     return use_tags(state, logged, (tag,))
 
 
-def _started(state: Session, logged: Logged, record: ToolBatchStarted) -> Session:
+def _started(state: Session, logged: Position, record: ToolBatchStarted) -> Session:
     run = state.run
     if run is None or run.run_id != record.run_id:
         known = record.run_id in state.ended
@@ -127,30 +130,32 @@ def _started(state: Session, logged: Logged, record: ToolBatchStarted) -> Sessio
     return state
 
 
-def _finished(state: Session, logged: Logged, record: ToolBatchFinished) -> Session:
+def _finished(state: Session, logged: Position, record: ToolBatchFinished) -> Session:
     run, step, batch = _open_batch(state, logged, record.batch_id)
     return batch_finished(state, logged, run, step, batch)
 
 
 def _all_as_issued(plan: tuple[PlannedCall, ...], calls: tuple[ToolCall, ...], step: Step) -> bool:
-    for at, planned in enumerate(plan):
-        if at >= len(calls) or not _as_issued(planned, calls[at], at, step):
-            return False
-    return len(plan) == len(calls)
-
-
-def _as_issued(planned: PlannedCall, issued: ToolCall, ordinal: int, step: Step) -> bool:
-    """Whether a planned call is the one that the model issued there, or what a person made of it; and, if asked for, approved."""
-    approval = step.approval(ordinal) if step.approvals else None
-    answer = approval.resolved if approval is not None else None
-    if answer is not None and answer.decision != "approved" and planned.refused is None:
+    """Whether the planned calls are those that the model issued, or what a person made of them; and, if asked for, approved."""
+    if len(plan) != len(calls):
         return False
-    digest = digest_text(issued.arguments) if answer is None else answer.args_digest
-    named = planned.ordinal == ordinal and planned.tool_call_id == issued.id and planned.tool == issued.name
-    return named and planned.args_digest == digest
+    for at, planned in enumerate(plan):
+        issued = calls[at]
+        if planned.ordinal != at or planned.tool_call_id != issued.id or planned.tool != issued.name:
+            return False
+        approval = step.approval(at) if step.approvals else None
+        if approval is None or approval.resolved is None:
+            digest = digest_text(issued.arguments)
+        elif approval.resolved.decision != "approved" and planned.refused is None:
+            return False
+        else:
+            digest = approval.resolved.args_digest
+        if planned.args_digest != digest:
+            return False
+    return True
 
 
-def _intent(state: Session, logged: Logged, record: ToolDispatchIntent) -> Session:
+def _intent(state: Session, logged: Position, record: ToolDispatchIntent) -> Session:
     call = _call(state, logged, record)
     if call.intent or call.torn_intent or call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} starts twice")
@@ -166,13 +171,13 @@ def _intent(state: Session, logged: Logged, record: ToolDispatchIntent) -> Sessi
     return state
 
 
-def _process(state: Session, logged: Logged, record: ToolProcess) -> Session:
+def _process(state: Session, logged: Position, record: ToolProcess) -> Session:
     """Informational: it takes the run up from no pause."""
     put(_call(state, logged, record), "process", record)
     return state
 
 
-def _rerun(state: Session, _logged: Logged, record: ToolRerun) -> Session:
+def _rerun(state: Session, _logged: Position, record: ToolRerun) -> Session:
     """Informational: a rerun of a call that is not open says nothing."""
     batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
     for call in batch.calls if batch is not None and not batch.finished else ():
@@ -181,7 +186,7 @@ def _rerun(state: Session, _logged: Logged, record: ToolRerun) -> Session:
     return state
 
 
-def _returned(state: Session, logged: Logged, record: ToolCallReturned) -> Session:
+def _returned(state: Session, logged: Position, record: ToolCallReturned) -> Session:
     call = _call(state, logged, record)
     _sent_and_open(state, logged, call, record.call_key, "returns")
     state = _paid(state, call, record)
@@ -190,7 +195,7 @@ def _returned(state: Session, logged: Logged, record: ToolCallReturned) -> Sessi
     return state
 
 
-def _deferred(state: Session, logged: Logged, record: ToolCallDeferred) -> Session:
+def _deferred(state: Session, logged: Position, record: ToolCallDeferred) -> Session:
     call = _call(state, logged, record)
     _sent_and_open(state, logged, call, record.call_key, "is deferred")
     if record.handle in state.handles:
@@ -206,7 +211,7 @@ def _deferred(state: Session, logged: Logged, record: ToolCallDeferred) -> Sessi
     return _owed(state, logged, call, record)
 
 
-def _held(state: Session, logged: Logged, record: ToolCallProviderHeld) -> Session:
+def _held(state: Session, logged: Position, record: ToolCallProviderHeld) -> Session:
     call = _call(state, logged, record)
     if call.held is not None:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} is held twice")
@@ -219,7 +224,7 @@ def _held(state: Session, logged: Logged, record: ToolCallProviderHeld) -> Sessi
     return _owed(state, logged, call, record)
 
 
-def _sent_and_open(state: Session, logged: Logged, call: CallState, call_key: str, what: str) -> None:
+def _sent_and_open(state: Session, logged: Position, call: CallState, call_key: str, what: str) -> None:
     """Only a call that was sent under this key and has no outcome yet can come back in any way."""
     ordinal = call.planned.ordinal
     if call.returned or call.terminal:
@@ -228,7 +233,7 @@ def _sent_and_open(state: Session, logged: Logged, call: CallState, call_key: st
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} {what} but was not sent under this key")
 
 
-def _owed(state: Session, logged: Logged, call: CallState, record: ToolCallDeferred | ToolCallProviderHeld) -> Session:
+def _owed(state: Session, logged: Position, call: CallState, record: ToolCallDeferred | ToolCallProviderHeld) -> Session:
     run, step, _ = _open_batch(state, logged, record.batch_id)
     handle = record.handle if isinstance(record, ToolCallDeferred) else None
     owed = OwedCall(
@@ -265,7 +270,7 @@ def _settlement(record: ToolCallReturned | ToolResult, output: ToolOutput) -> Se
     )
 
 
-def _no_dispatch(state: Session, logged: Logged, record: ToolNoDispatch) -> Session:
+def _no_dispatch(state: Session, logged: Position, record: ToolNoDispatch) -> Session:
     call = _call(state, logged, record)
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
@@ -276,7 +281,7 @@ def _no_dispatch(state: Session, logged: Logged, record: ToolNoDispatch) -> Sess
     return _tagged(state, logged, call, record.tag)
 
 
-def _approval_recorded(state: Session, logged: Logged, record: ApprovalRecorded) -> Session:
+def _approval_recorded(state: Session, logged: Position, record: ApprovalRecorded) -> Session:
     """The decision where its batch has it; with an output it closes the call, which then has no other terminal (CON12)."""
     call = _call(state, logged, record)
     _, step, _ = _open_batch(state, logged, record.batch_id)
@@ -296,13 +301,12 @@ def _approval_recorded(state: Session, logged: Logged, record: ApprovalRecorded)
     return _tagged(state, logged, call, record.tag)
 
 
-def _result(state: Session, logged: Logged, record: ToolResult) -> Session:
-    run, _, batch = _open_batch(state, logged, record.batch_id)
+def _result(state: Session, logged: Position, record: ToolResult) -> Session:
     call, ordinal = _call(state, logged, record), record.ordinal
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {ordinal} has its terminal already")
     planned = call.planned
-    if planned.refused or (ordinal and any(not earlier.terminal for earlier in batch.calls[:ordinal])):
+    if planned.refused or (ordinal and _open_before(state, logged, record)):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is refused, or before its turn")
     sent = call.intent or planned.tool == SUBMIT_TOOL
     if planned.tool_call_id != record.tool_call_id or not (sent or record.outcome in CLOSE_OUTS):
@@ -315,14 +319,21 @@ def _result(state: Session, logged: Logged, record: ToolResult) -> Session:
     put(call, "result", settled)
     put(call, "ended_at", logged.seq)
     put(call, "output_at", output_at)
-    put(run, "tool_results", run.tool_results + 1)
-    _went_on(state)
+    _went_on(state, results=1)
     if record.tag is not None:
         state = _tagged(state, logged, call, record.tag)
     return state if call.held is None else _paid(state, call, record)
 
 
-def _settled(state: Session, logged: Logged, call: CallState, record: ToolResult) -> tuple[Settlement, int]:
+def _open_before(state: Session, logged: Position, record: ToolResult) -> bool:
+    """Whether a call before this one has no terminal yet."""
+    for earlier in _open_batch(state, logged, record.batch_id)[2].calls[: record.ordinal]:
+        if earlier.result is None and earlier.refusal is None:
+            return True
+    return False
+
+
+def _settled(state: Session, logged: Position, call: CallState, record: ToolResult) -> tuple[Settlement, int]:
     """What became of the call, and the seq of the earlier record that has its output, 0 if this one has it itself."""
     returned, output = call.returned, record.output
     if returned is None:

@@ -7,12 +7,12 @@ from semel.core.corruption import Reason, contradiction
 from semel.core.outcomes import Outcome
 from semel.core.owned import put
 from semel.core.places import place_of, place_of_result
-from semel.core.state import Logged, Run, Session, UnknownCall
+from semel.core.state import Position, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import ToolMessage
 
 
-def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: Batch) -> Session:
+def batch_finished(state: Session, logged: Position, run: Run, step: Step, batch: Batch) -> Session:
     """The answer and its results join the transcript, the results in the order of the calls."""
     if step.answer is None:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished without its answer")
@@ -46,7 +46,7 @@ def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: 
     return state
 
 
-def _unknown(logged: Logged, run: Run, step: Step, call: CallState, at: int) -> UnknownCall:
+def _unknown(logged: Position, run: Run, step: Step, call: CallState, at: int) -> UnknownCall:
     planned = call.planned
     return UnknownCall(
         call_key=planned.call_key,

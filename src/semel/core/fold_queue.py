@@ -7,7 +7,7 @@ from semel.core.keys import run_id_of
 from semel.core.records import FollowUpQueued, Queued, Retracted, RunStarted, SendDelivered, Steered
 from semel.core.records.run import Tags
 from semel.core.referring import keep_entries, message_place, messages_in, open_run, use_key, use_of, use_tags
-from semel.core.state import TO_THE_RUN, Logged, Pending, PendingKind, QueuedMessage, Run, Session
+from semel.core.state import TO_THE_RUN, Pending, PendingKind, Position, QueuedMessage, Run, Session
 from semel.core.texts import late_message, verdict_message, verdict_result
 from semel.core.transcript import corrected, grown
 
@@ -15,7 +15,7 @@ Named = tuple[str, int, tuple[int, ...]]
 STARTED, RETRACTED, DELIVERED = "started", "retracted", "delivered"
 
 
-def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | SendDelivered) -> Session:
+def on_queue(state: Session, logged: Position, record: Steered | FollowUpQueued | SendDelivered) -> Session:
     """A message to the running run is acknowledged; it waits for the step that drains it."""
     run = open_run(state, logged, record.run_id)
     if run.aborting:
@@ -32,7 +32,7 @@ def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | 
     return _waiting(state, kind, record.send_id or names[0], _named(state, logged, names, record.tags)) if names else state
 
 
-def _delivered(state: Session, logged: Logged, record: SendDelivered) -> Session:
+def _delivered(state: Session, logged: Position, record: SendDelivered) -> Session:
     state = keep_entries(state, logged, record.entries)
     _queued_message(state, logged, record.submission_id, record.input, "is delivered to a run")
     state = _taken(state, record.submission_id, DELIVERED)
@@ -40,7 +40,7 @@ def _delivered(state: Session, logged: Logged, record: SendDelivered) -> Session
     return _waiting(state, PendingKind(record.delivery), record.submission_id, named)
 
 
-def _named(state: Session, logged: Logged, names: tuple[str, ...], tags: Tags) -> list[Named]:
+def _named(state: Session, logged: Position, names: tuple[str, ...], tags: Tags) -> list[Named]:
     """The messages of these names: the name, the place and the tags of each."""
     return [(name, message_place(state, logged, name), tags[at] if at < len(tags) else ()) for at, name in enumerate(names)]
 
@@ -50,7 +50,7 @@ def _waiting(state: Session, kind: PendingKind, source: str, named: list[Named])
     return replace(state, pending=(*state.pending, *waiting))
 
 
-def queued(state: Session, logged: Logged, record: Queued) -> Session:
+def queued(state: Session, logged: Position, record: Queued) -> Session:
     """A message for a run of its own is acknowledged. It belongs to the session: no rule about a run can touch it (K6)."""
     request = record.request
     state = keep_entries(state, logged, request.input)
@@ -65,13 +65,13 @@ def queued(state: Session, logged: Logged, record: Queued) -> Session:
     return replace(state, queued=state.queued.plus(message), queue_index=index)
 
 
-def retracted(state: Session, logged: Logged, record: Retracted) -> Session:
+def retracted(state: Session, logged: Position, record: Retracted) -> Session:
     """A queued message is taken back; only one that is there and pending can be (K7)."""
     _queued_message(state, logged, record.submission_id, None, "is taken back")
     return _taken(state, record.submission_id, RETRACTED)
 
 
-def start_of_queued(state: Session, logged: Logged, record: RunStarted) -> Session:
+def start_of_queued(state: Session, logged: Position, record: RunStarted) -> Session:
     """A run that starts under the key of a queued message consumes it; its input must be the queued one."""
     if record.key not in state.queue_index:
         return state
@@ -79,7 +79,7 @@ def start_of_queued(state: Session, logged: Logged, record: RunStarted) -> Sessi
     return _taken(state, record.key, STARTED)
 
 
-def _queued_message(state: Session, logged: Logged, key: str, names: tuple[str, ...] | None, what: str) -> None:
+def _queued_message(state: Session, logged: Position, key: str, names: tuple[str, ...] | None, what: str) -> None:
     """Refuse what names no pending message of the queue: none recorded, one of a run, one consumed or taken back (K7)."""
     why = _why_not_pending(state, key)
     if why is not None:
@@ -102,7 +102,7 @@ def _taken(state: Session, key: str, how: str) -> Session:
     return replace(state, taken=taken, queue_from=start)
 
 
-def drained(state: Session, logged: Logged, names: tuple[str, ...]) -> Session:
+def drained(state: Session, logged: Position, names: tuple[str, ...]) -> Session:
     """The state in which these entries have their place in the transcript, in this order. Only what is pending can be drained."""
     waiting = {item.entry_id: item for item in state.pending}
     for name in names:
@@ -113,7 +113,7 @@ def drained(state: Session, logged: Logged, names: tuple[str, ...]) -> Session:
     return replace(state, pending=tuple(waiting.values())) if names else state
 
 
-def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tuple[str, ...]]:
+def left_behind(state: Session, logged: Position, run: Run) -> tuple[Session, tuple[str, ...]]:
     """What a run leaves unanswered takes its place in the transcript at the run's end (Q1, CON7).
 
     Unanswered are the messages that no step drained, and those of a step that the model did not answer.

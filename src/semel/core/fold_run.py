@@ -45,7 +45,7 @@ from semel.core.referring import (
     with_step,
 )
 from semel.core.standing import waits_for_held
-from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
+from semel.core.state import TO_THE_RUN, Ended, Pending, PendingKind, Position, Run, Session
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown
 from semel.core.values import AssistantMessage, Bundle, Message, ToolCall, UserMessage
@@ -88,22 +88,22 @@ def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | Budg
             return _budget_fired
 
 
-def _model_retry(state: Session, logged: Logged, record: ModelRetry) -> Session:
+def _model_retry(state: Session, logged: Position, record: ModelRetry) -> Session:
     _, step = in_flight(state, logged, record.run_id, record.step_id)
     return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
 
 
-def _resume_started(state: Session, logged: Logged, record: ResumeStarted) -> Session:
+def _resume_started(state: Session, logged: Position, record: ResumeStarted) -> Session:
     open_run(state, logged, record.episode)
     return state
 
 
-def _cancel_requested(state: Session, logged: Logged, record: RunCancelRequested) -> Session:
+def _cancel_requested(state: Session, logged: Position, record: RunCancelRequested) -> Session:
     run = open_run(state, logged, record.run_id)
     return replace(state, run=replace(run, cancels=(*run.cancels, record)))
 
 
-def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
+def _run_started(state: Session, logged: Position, record: RunStarted) -> Session:
     if state.run is not None:
         raise contradiction(
             state, logged, Reason.MULTIPLE_OPEN_OPERATIONS, f"run {state.run.run_id} is open, {record.run_id} starts"
@@ -139,7 +139,7 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
     return grown(state, places, record.tags)
 
 
-def _carried(state: Session, logged: Logged, record: RunStarted) -> list[Message]:
+def _carried(state: Session, logged: Position, record: RunStarted) -> list[Message]:
     """The messages of the input, which ride with the record that starts their run unless a queue had them before (P10)."""
     carried = {entry.entry_id: entry for entry in record.entries}
     missing = [name for name in record.input if name not in carried]
@@ -158,7 +158,7 @@ def _as_seen_by(state: Session, config: Config) -> Session:
     return state if family == state.tag_family else replace(state, tag_family=family)
 
 
-def _run_refrozen(state: Session, logged: Logged, record: RunRefrozen) -> Session:
+def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Session:
     run = open_run(state, logged, record.run_id)
     if run.model_steps:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
@@ -168,7 +168,7 @@ def _run_refrozen(state: Session, logged: Logged, record: RunRefrozen) -> Sessio
     return replace(state, run=replace(run, config=config, pause=None))
 
 
-def _step_started(state: Session, logged: Logged, record: StepStarted) -> Session:
+def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
     if run.aborting:
@@ -212,7 +212,7 @@ def _taken_up(state: Session, drained_names: tuple[str, ...]) -> tuple[str, ...]
     return tuple(dict.fromkeys(to_the_run[name] for name in drained_names if name in to_the_run))
 
 
-def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarted) -> Session:
+def _next_attempt(state: Session, logged: Position, step: Step, record: StepStarted) -> Session:
     if record.attempt != step.attempt + 1:
         raise contradiction(state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"attempt {record.attempt} follows {step.attempt}")
     if (record.result_entry, record.drained) != (step.result_entry, step.drained):
@@ -224,7 +224,7 @@ def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarte
     return state if run is None or run.pause is None else replace(state, run=replace(run, pause=None))
 
 
-def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinished) -> Session:
+def _model_step_finished(state: Session, logged: Position, record: ModelStepFinished) -> Session:
     run, step = in_flight(state, logged, record.run_id, record.step_id)
     answer = record.assistant_message.content
     if record.assistant_message.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
@@ -247,7 +247,7 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
     return state
 
 
-def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
+def _turn_finished(state: Session, logged: Position, record: TurnFinished) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
     batch = step.batch if step is not None else None
@@ -259,7 +259,7 @@ def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Sess
     return state
 
 
-def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Session:
+def _run_finished(state: Session, logged: Position, record: RunFinished) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
     if step is not None and step.answer is not None and not step.finished:
@@ -291,7 +291,7 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 
 
-def _run_paused(state: Session, logged: Logged, record: RunPaused) -> Session:
+def _run_paused(state: Session, logged: Position, record: RunPaused) -> Session:
     run = open_run(state, logged, record.run_id)
     batch = run.step.batch if run.step is not None else None
     if record.reason == "tool_held" and (batch is None or not waits_for_held(run, batch)):
@@ -301,7 +301,7 @@ def _run_paused(state: Session, logged: Logged, record: RunPaused) -> Session:
     return replace(state, run=replace(run, pause=record))
 
 
-def _budget_fired(state: Session, logged: Logged, record: BudgetFired) -> Session:
+def _budget_fired(state: Session, logged: Position, record: BudgetFired) -> Session:
     run = open_run(state, logged, record.run_id)
     state = replace(state, run=replace(run, budgets=(*run.budgets, record.budget)))
     if record.notice is None:

@@ -18,7 +18,7 @@ from semel.core.records import (
     SessionRecord,
 )
 from semel.core.referring import keep_entries, messages_in, use_tags
-from semel.core.state import Logged, Pending, PendingKind, Resolved, Session
+from semel.core.state import Pending, PendingKind, Position, Resolved, Session
 from semel.core.transcript import grown
 from semel.core.values import AssistantMessage, derived_id
 
@@ -39,7 +39,7 @@ def session_handler(record: SessionRecord) -> Handler:
     assert_never(record)
 
 
-def _late(state: Session, logged: Logged, record: LateResult) -> Session:
+def _late(state: Session, logged: Position, record: LateResult) -> Session:
     """The result that a call still owed. A deferred one becomes a notice.
 
     One of a held call is kept: the resume that takes the run up makes it the call's terminal; if the call was closed out
@@ -64,7 +64,7 @@ def late_entry_of(call_key: str) -> str:
     return derived_id("late", call_key)
 
 
-def _resolved(state: Session, logged: Logged, record: IndeterminateResolved) -> Session:
+def _resolved(state: Session, logged: Position, record: IndeterminateResolved) -> Session:
     call = next((call for call in state.unknown if call.call_key == record.call_key), None)
     if call is None:
         raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"call {record.call_key} is not unknown")
@@ -79,7 +79,7 @@ def _resolved(state: Session, logged: Logged, record: IndeterminateResolved) -> 
     )
 
 
-def _supplied(state: Session, logged: Logged, record: HistorySupplied) -> Session:
+def _supplied(state: Session, logged: Position, record: HistorySupplied) -> Session:
     """A history opens the transcript, if it keeps the contract that every history keeps (T7, T11)."""
     if state.newest is not None or len(state.transcript):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a history is supplied behind a conversation")

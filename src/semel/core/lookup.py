@@ -6,11 +6,13 @@ from there costs nothing more. What is read is verified like everything else, ag
 
 from array import array
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from semel.core.frame import Frame, good_frames
 from semel.core.header import GENESIS, Point
 from semel.errors import LogDamaged, must
 
+_offset = attrgetter("offset")
 AHEAD_BYTES = 64 * 1024
 
 Read = Callable[[int, int], bytes]
@@ -30,7 +32,7 @@ class Lookup:
         """More frames, behind those that it knows."""
         if frames:
             must(frames[0].seq == len(self._offsets), "frames are added in order", seq=frames[0].seq)
-            self._offsets.extend([frame.offset for frame in frames])
+            self._offsets.extend(map(_offset, frames))
 
     def frame(self, seq: int, read: Read) -> Frame:
         """The frame of that seq, which is one of those added. Raises LogDamaged where the log does not hold it any more."""

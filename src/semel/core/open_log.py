@@ -1,25 +1,25 @@
 """From verified frames to the state: decode, mark what a torn write left behind, fold."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from semel.core.codec import decode, decoded
-from semel.core.fold import fold
+from semel.core.fold import fold_placed
 from semel.core.frame import Frame, incomplete
 from semel.core.header import decode_lineage
 from semel.core.places import FindRecord
 from semel.core.records import Record
-from semel.core.state import Logged, Session
+from semel.core.state import Logged, Position, Session
 from semel.errors import CorruptLog, NewerWriter
 
 
-def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Session:
+def state_of(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Session:
     """The state of a session after these frames. `torn` are the seqs of writes that never became whole.
 
     Raises NewerWriter and CorruptLog.
     """
-    iterator = iter(frames)
-    first = next(iterator, None)
-    return Session(session=session) if first is None else fold(logged(iterator, torn, session), _first_state(first, session))
+    if not frames:
+        return Session(session=session)
+    return fold_placed(logged(frames[1:], torn, session), _first_state(frames[0], session))
 
 
 def _first_state(first: Frame, session: str) -> Session:
@@ -81,20 +81,25 @@ class Opening:
             if self._state is None:
                 self._state = _first_state(frames[0], self._session)
                 del frames[0]
-            self._state = fold(logged(frames, torn, self._session), self._state)
+            self._state = fold_placed(logged(frames, torn, self._session), self._state)
         except (CorruptLog, NewerWriter) as error:
             self.failed = error
 
 
-def logged(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Iterator[Logged]:
-    """Frames decoded, each where it stands."""
-    for frame, record in decoded(frames, f"session {session!r}"):
-        yield Logged(
-            seq=frame.seq,
-            at_ms=frame.at_ms,
-            fence=frame.fence,
-            record=record,
-            torn=bool(torn) and frame.seq in torn,
-            requires=frame.requires,
-            digest=frame.digest,
-        )
+def logged(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Iterable[tuple[Position, Record | None]]:
+    """Frames decoded, each record beside where it stands."""
+    found = decoded(frames, f"session {session!r}")
+    return ((_torn(frame) if frame.seq in torn else frame, record) for frame, record in found) if torn else found
+
+
+def _torn(frame: Frame) -> Logged:
+    """Where a record of a torn write stands."""
+    return Logged(
+        seq=frame.seq,
+        at_ms=frame.at_ms,
+        fence=frame.fence,
+        record=None,
+        torn=True,
+        requires=frame.requires,
+        digest=frame.digest,
+    )

@@ -48,9 +48,11 @@ def place_of(seq: int, message: Message, within: int = 0) -> int:
 
 def kind_of(message: Message) -> int:
     """The bits that say what kind of message this is: `NOTHING` for an answer that no request can show."""
-    if isinstance(message, AssistantMessage):
-        return NOTHING if not says_something(message) else ANSWER | OPAQUE if message.opaque else ANSWER
-    return USER if isinstance(message, UserMessage) else RESULT
+    if not isinstance(message, AssistantMessage):
+        return USER if isinstance(message, UserMessage) else RESULT
+    if not says_something(message):
+        return NOTHING
+    return ANSWER | OPAQUE if message.opaque else ANSWER
 
 
 def own_place(at: int, message: Message) -> int:

@@ -5,13 +5,15 @@ lacks at the first frame that needs it, before anybody decodes that; damage and 
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from semel.core.frame import Frame, Scan, good_frames
 from semel.core.header import PAYLOAD_BYTES_MAX, Point
 from semel.core.tail import NEWER_WRITER, Tail, TailKind, judge
 from semel.errors import LogDamaged, NewerWriter
 
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 128 * 1024  # what a piece becomes stays in the cache of a processor until it is folded
+_requires = attrgetter("requires")
 _LINE_BYTES_MOST = PAYLOAD_BYTES_MAX + 1024 * 1024
 
 
@@ -38,7 +40,7 @@ class Reading:
         self.point, self._rest = point, [rest]
         self._stuck = b"\n" in rest or len(rest) > _LINE_BYTES_MOST
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
-        self.features = self.features.union(*{frame.requires for frame in frames})
+        self.features = self.features.union(*set(map(_requires, frames)))
         return frames
 
     def tail(self, anchor: int = 0) -> Tail:

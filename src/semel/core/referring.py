@@ -13,7 +13,7 @@ from semel.core.corruption import Reason, contradiction, entry_digest, same_entr
 from semel.core.keys import digests_of_delivery
 from semel.core.places import KIND, USER, place_of
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
-from semel.core.state import Definition, KeyUse, Logged, Run, Session
+from semel.core.state import Definition, KeyUse, Position, Run, Session
 from semel.core.values import JSON, AssistantMessage, Message, ToolMessage, UserMessage
 from semel.errors import need
 
@@ -21,7 +21,7 @@ C = TypeVar("C", Config, Instructions, ToolSet)
 _DIGEST_BYTES = 16
 
 
-def open_run(state: Session, logged: Logged, run_id: str) -> Run:
+def open_run(state: Session, logged: Position, run_id: str) -> Run:
     """The open run, if it is the one named; else the log references what is over or never was (K2, K3)."""
     if state.run is not None and state.run.run_id == run_id:
         return state.run
@@ -30,7 +30,7 @@ def open_run(state: Session, logged: Logged, run_id: str) -> Run:
     raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"run {run_id} was never started")
 
 
-def in_flight(state: Session, logged: Logged, run_id: str, step_id: int) -> tuple[Run, Step]:
+def in_flight(state: Session, logged: Position, run_id: str, step_id: int) -> tuple[Run, Step]:
     """The open run and its step, which has no answer yet."""
     run = open_run(state, logged, run_id)
     step = run.step
@@ -44,7 +44,7 @@ def with_step(state: Session, step: Step) -> Session:
     return replace(state, run=replace(need(state.run, "a step belongs to the open run"), step=step))
 
 
-def keep_entries(state: Session, logged: Logged, entries: Iterable[Entry]) -> Session:
+def keep_entries(state: Session, logged: Position, entries: Iterable[Entry]) -> Session:
     """The state that knows the entries of this record. An id that is known must name equal content (K15)."""
     table = state.entries
     for within, entry in enumerate(entries):
@@ -63,7 +63,7 @@ def _kept(content: Content, seq: int, within: int) -> Definition | bytes:
     return content
 
 
-def entry_of(state: Session, logged: Logged, name: str, kind: type[C]) -> C:
+def entry_of(state: Session, logged: Position, name: str, kind: type[C]) -> C:
     """The entry of that name, which must be of this kind."""
     content = state.entries.get(name)
     if not isinstance(content, kind):
@@ -73,7 +73,7 @@ def entry_of(state: Session, logged: Logged, name: str, kind: type[C]) -> C:
     return content
 
 
-def message_place(state: Session, logged: Logged, name: str) -> int:
+def message_place(state: Session, logged: Position, name: str) -> int:
     """Where the message of that name stands."""
     kept = state.entries.get(name)
     if not isinstance(kept, bytes):
@@ -81,7 +81,7 @@ def message_place(state: Session, logged: Logged, name: str) -> int:
     return int.from_bytes(kept[_DIGEST_BYTES:], "big")
 
 
-def input_place(state: Session, logged: Logged, name: str) -> int:
+def input_place(state: Session, logged: Position, name: str) -> int:
     """Where the message of the user of that name stands."""
     place = message_place(state, logged, name)
     if place & KIND != USER:
@@ -91,7 +91,7 @@ def input_place(state: Session, logged: Logged, name: str) -> int:
     return place
 
 
-def messages_in(state: Session, logged: Logged, entries: Iterable[Entry]) -> list[Message]:
+def messages_in(state: Session, logged: Position, entries: Iterable[Entry]) -> list[Message]:
     """The messages that these entries of the record are; each of them must be one."""
     found: list[Message] = []
     for entry in entries:
@@ -107,7 +107,7 @@ def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -
     return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context))
 
 
-def use_key(state: Session, logged: Logged, key: str | None, use: KeyUse) -> Session:
+def use_key(state: Session, logged: Position, key: str | None, use: KeyUse) -> Session:
     """The state in which the key stands for this delivery. One key delivers one thing in a lineage (L5)."""
     if key is None:
         return state
@@ -116,7 +116,7 @@ def use_key(state: Session, logged: Logged, key: str | None, use: KeyUse) -> Ses
     return replace(state, keys=state.keys.plus(key, use))
 
 
-def use_tags(state: Session, logged: Logged, tags: Iterable[int]) -> Session:
+def use_tags(state: Session, logged: Position, tags: Iterable[int]) -> Session:
     """The state behind these tags, which only ever rise (C47)."""
     top = state.next_tag
     for tag in tags:

@@ -1,6 +1,7 @@
 """The state of a session: what the fold derives, frozen, equal for equal logs (design 5)."""
 
 import enum
+from typing import Protocol
 
 from msgspec import field
 
@@ -41,6 +42,7 @@ __all__ = [
     "OwedCall",
     "Pending",
     "PendingKind",
+    "Position",
     "QueuedMessage",
     "Resolved",
     "Run",
@@ -65,6 +67,34 @@ class Logged(Frozen, frozen=True, kw_only=True):
     torn: bool = False
     requires: tuple[str, ...] = ()
     digest: str = ""
+
+
+class Position(Protocol):
+    """Where a record stands, without the record: what a `Logged` says of it, and a frame says too."""
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it was written."""
+
+    @property
+    def fence(self) -> int:
+        """The tenure that wrote it."""
+
+    @property
+    def torn(self) -> bool:
+        """Whether its write never became whole."""
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The features that its frame names."""
+
+    @property
+    def digest(self) -> str:
+        """The history up to it, empty for a record that is not in a log yet."""
 
 
 class Ceiling(Frozen, frozen=True, kw_only=True):

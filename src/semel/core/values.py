@@ -7,7 +7,7 @@ import enum
 import hashlib
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -273,20 +273,12 @@ def printable(text: str, *, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+DERIVED_DIGITS = 32
+
+
 def derived_id(*parts: str | int) -> str:
     """First 32 hex of sha256 over the parts joined by U+001F (design 14)."""
-    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:32]
-
-
-def derived_ids(parts: Sequence[str | int], last: Iterable[int]) -> list[str]:
-    """The derived ids of parts that differ in their last one only; what they share is hashed once."""
-    shared = hashlib.sha256(("\x1f".join(map(str, parts)) + "\x1f").encode())
-    found: list[str] = []
-    for part in last:
-        digest = shared.copy()
-        digest.update(b"%d" % part)
-        found.append(digest.hexdigest()[:32])
-    return found
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:DERIVED_DIGITS]
 
 
 def digest_text(text: str) -> str:
