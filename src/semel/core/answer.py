@@ -13,8 +13,8 @@ def with_answer(run: Run, step: Step, answer: AssistantMessage, record: ModelSte
 
     `seq` is that of the record, 0 for one that is only looked ahead to.
     """
-    calls = answer.calls
-    shape = " ".join(call.name for call in calls) if record.stop is Stop.MAX_TOKENS and calls else None
+    calls = answer.has_calls
+    shape = " ".join(call.name for call in answer.calls) if record.stop is Stop.MAX_TOKENS and calls else None
     missed = not calls and run.config.output_schema is not None
     return replace(
         run,

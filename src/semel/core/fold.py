@@ -61,14 +61,6 @@ from semel.core.records import (
 from semel.core.state import Logged, Position, Session
 
 
-class _Handlers(dict[type[Record], Handler]):
-    """What a record of each type does to the state; a type is looked up once."""
-
-    def add(self, record: Record) -> Handler:
-        """Find out for the type of this record."""
-        return self.setdefault(type(record), _handler(record))
-
-
 def _handler(record: Record) -> Handler:
     match record:
         case ModelAttemptFinished():
@@ -126,7 +118,8 @@ def _nothing(state: Session, _place: Position, _record: ModelAttemptFinished) ->
     return state
 
 
-_HANDLERS = _Handlers()
+_HANDLERS: dict[type[Record], Handler] = {}
+"""What a record of each type does to the state, once it was asked."""
 
 
 def fold(records: Iterable[Logged], state: Session) -> Session:
@@ -145,23 +138,27 @@ def fold_placed(records: Iterable[tuple[Position, Record | None]], state: Sessio
     """
     state = owned(state)
     handlers, last = _HANDLERS, None
-    head, at_ms, fence, features, ran_ms = state.head, state.last_at_ms, state.last_fence, state.features, 0
+    head, at_ms, features, ran_ms = state.head, state.last_at_ms, state.features, 0
     for place, record in records:
         head += 1
         if place.seq != head:
             raise contradiction(state, place, Reason.NON_CONSECUTIVE_SEQ, f"expected record {head}")
         now_ms = place.at_ms
-        if now_ms > at_ms and place.fence == fence and state.run is not None:
+        if now_ms > at_ms and state.run is not None and place.fence == (state.last_fence if last is None else last.fence):
             ran_ms += now_ms - at_ms
-        at_ms, fence, last = now_ms, place.fence, place
+        at_ms, last = now_ms, place
         if place.requires and not features.issuperset(place.requires):
             features = features.union(place.requires)
         if record is not None:
-            state = (handlers.get(type(record)) or handlers.add(record))(state, place, record)
+            kind = type(record)
+            handler = handlers.get(kind)
+            if handler is None:
+                handler = handlers[kind] = _handler(record)
+            state = handler(state, place, record)
             if ran_ms and state.run is None:
                 ran_ms = 0
     if last is not None:
-        change(state, head=head, digest=last.digest, last_at_ms=at_ms, last_fence=fence, features=features)
+        change(state, head=head, digest=last.digest, last_at_ms=at_ms, last_fence=last.fence, features=features)
     if ran_ms and state.run is not None:
         put(state.run, "running_ms", state.run.running_ms + ran_ms)
     return state

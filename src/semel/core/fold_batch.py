@@ -70,10 +70,14 @@ def batch_handler(record: BatchRecord) -> Handler:
 
 def _call(state: Session, logged: Position, record: OneCallRecord) -> CallState:
     """The call of the open batch that the record is about."""
-    calls = _open_batch(state, logged, record.batch_id)[2].calls
-    if 0 <= record.ordinal < len(calls):
-        return calls[record.ordinal]
-    raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {record.ordinal}")
+    run, ordinal = state.run, record.ordinal
+    step = run.step if run is not None else None
+    batch = step.batch if step is not None else None
+    if batch is None or batch.finished or batch.batch_id != record.batch_id:
+        batch = _open_batch(state, logged, record.batch_id)[2]  # raises
+    if 0 <= ordinal < len(batch.calls):
+        return batch.calls[ordinal]
+    raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {ordinal}")
 
 
 def _open_batch(state: Session, logged: Position, batch_id: str) -> tuple[Run, Step, Batch]:
@@ -303,9 +307,9 @@ def _approval_recorded(state: Session, logged: Position, record: ApprovalRecorde
 
 def _result(state: Session, logged: Position, record: ToolResult) -> Session:
     call, ordinal = _call(state, logged, record), record.ordinal
-    if call.terminal:
+    if call.result is not None or call.refusal is not None:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {ordinal} has its terminal already")
-    planned = call.planned
+    planned, returned = call.planned, call.returned
     if planned.refused or (ordinal and _open_before(state, logged, record)):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is refused, or before its turn")
     sent = call.intent or planned.tool == SUBMIT_TOOL
@@ -313,12 +317,14 @@ def _result(state: Session, logged: Position, record: ToolResult) -> Session:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} was never sent, or is another")
     if call.held is not None and record.outcome is Outcome.UNKNOWN:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is held, which is not unknown (R38)")
-    settled, output_at = _settled(state, logged, call, record)
-    if logged.torn and call.returned is None:
-        put(call, "torn_outcome", True)  # noqa: FBT003  the value of a field
-    put(call, "result", settled)
+    if returned is None and record.output is not None:
+        put(call, "result", _settlement(record, record.output))
+        if logged.torn:
+            put(call, "torn_outcome", True)  # noqa: FBT003  the value of a field
+    else:
+        put(call, "result", _as_returned(state, logged, call, record))
+        put(call, "output_at", call.output_at if record.output is None else 0)
     put(call, "ended_at", logged.seq)
-    put(call, "output_at", output_at)
     _went_on(state, results=1)
     if record.tag is not None:
         state = _tagged(state, logged, call, record.tag)
@@ -333,21 +339,16 @@ def _open_before(state: Session, logged: Position, record: ToolResult) -> bool:
     return False
 
 
-def _settled(state: Session, logged: Position, call: CallState, record: ToolResult) -> tuple[Settlement, int]:
-    """What became of the call, and the seq of the earlier record that has its output, 0 if this one has it itself."""
-    returned, output = call.returned, record.output
+def _as_returned(state: Session, logged: Position, call: CallState, record: ToolResult) -> Settlement:
+    """What became of a call whose outcome an earlier record brought, which this one may repeat and never change."""
+    returned = call.returned
     if returned is None:
-        if output is None:
-            raise contradiction(
-                state,
-                logged,
-                Reason.PROVISIONED_ENTRY_MISMATCH,
-                f"call {record.ordinal} names a return that is not there",
-            )
-        return _settlement(record, output), 0
-    settled = _settlement(record, output or ToolOutput(text=returned.text, parts=returned.parts))
+        raise contradiction(
+            state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
+        )
+    settled = _settlement(record, record.output or ToolOutput(text=returned.text, parts=returned.parts))
     if settled != returned:
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} returned something else before"
         )
-    return settled, call.output_at if output is None else 0
+    return settled

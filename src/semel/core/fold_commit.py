@@ -24,7 +24,7 @@ def batch_finished(state: Session, logged: Position, run: Run, step: Step, batch
         result, planned = call.result, call.planned
         if result is None and call.refusal is None:
             raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished while a call has no terminal")
-        place = place_of_result(call.ended_at, call.output_at or call.ended_at)
+        place = place_of_result(call.ended_at, call.output_at)
         places.append(place)
         own = own or not place
         if result is not None and result.outcome is Outcome.UNKNOWN:

@@ -201,7 +201,6 @@ def _step_started(state: Session, logged: Position, record: StepStarted) -> Sess
     put(run, "step", fresh)
     if run.remind or run.pause is not None:
         change(run, remind=False, pause=None)
-    put(state, "run", run)
     put(state, "rendered", len(state.transcript))
     return state
 
@@ -226,8 +225,9 @@ def _next_attempt(state: Session, logged: Position, step: Step, record: StepStar
 
 def _model_step_finished(state: Session, logged: Position, record: ModelStepFinished) -> Session:
     run, step = in_flight(state, logged, record.run_id, record.step_id)
-    answer = record.assistant_message.content
-    if record.assistant_message.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
+    entry = record.assistant_message
+    answer = entry.content
+    if entry.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {step.step_id} declared the answer {step.result_entry}"
         )

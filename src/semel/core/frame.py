@@ -218,7 +218,7 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
             break
         frames.append(
             Frame(
-                ver=int(ver),
+                ver=1 if ver == b"1" else int(ver),
                 seq=seq,
                 at_ms=at_ms,
                 fence=fence,

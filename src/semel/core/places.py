@@ -28,7 +28,7 @@ from semel.core.records import (
     ToolOutput,
     ToolResult,
 )
-from semel.core.sendable import says_something
+from semel.core.sendable import traits
 from semel.core.values import AssistantMessage, Message, ToolMessage, UserMessage
 from semel.errors import InvariantBroken, need
 
@@ -50,9 +50,8 @@ def kind_of(message: Message) -> int:
     """The bits that say what kind of message this is: `NOTHING` for an answer that no request can show."""
     if not isinstance(message, AssistantMessage):
         return USER if isinstance(message, UserMessage) else RESULT
-    if not says_something(message):
-        return NOTHING
-    return ANSWER | OPAQUE if message.opaque else ANSWER
+    says, opaque = traits(message)
+    return NOTHING if not says else ANSWER | OPAQUE if opaque else ANSWER
 
 
 def own_place(at: int, message: Message) -> int:
@@ -61,7 +60,9 @@ def own_place(at: int, message: Message) -> int:
 
 
 def place_of_result(seq: int, output_seq: int) -> int:
-    """The place of a tool result whose output stands in the same or an earlier record; 0 if that is out of reach."""
+    """The place of a tool result whose output stands in an earlier record, unless that is 0; 0 if it is out of reach."""
+    if not output_seq:
+        return (seq << _SEQ_AT) | RESULT
     back = seq - output_seq
     return 0 if back > _WITHIN_MOST else (seq << _SEQ_AT) | (back << _WITHIN_AT) | RESULT
 

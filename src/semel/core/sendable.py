@@ -6,7 +6,7 @@ Pure functions of the message, so that the log keeps what was received, and each
 from msgspec.structs import replace
 
 from semel.core.texts import EMPTY_MESSAGE, NO_OUTPUT
-from semel.core.values import AssistantMessage, Block, Message, Text, ToolCall, ToolMessage, UserMessage, is_idle
+from semel.core.values import AssistantMessage, Block, Message, Opaque, Text, ToolCall, ToolMessage, UserMessage, is_idle
 
 Tagged = tuple[Message, tuple[int, ...]]
 
@@ -33,15 +33,20 @@ def _answer(message: AssistantMessage, tags: tuple[int, ...]) -> tuple[Assistant
     if len(kept) != len(message.blocks):
         tags = tuple(tags[at] for at in kept) if tags else ()
         message = replace(message, blocks=tuple(message.blocks[at] for at in kept))
-    return (message, tags) if says_something(message) else (None, ())
+    return (message, tags) if traits(message)[0] else (None, ())
 
 
-def says_something(answer: AssistantMessage) -> bool:
-    """Whether anything that a model can be shown is left of an answer without its blank texts."""
+def traits(answer: AssistantMessage) -> tuple[bool, bool]:
+    """Whether a model can be shown anything of an answer without its blank texts; and whether it holds provider state."""
+    says, opaque = bool(answer.parts), False
     for block in answer.blocks:
-        if isinstance(block, ToolCall) or (isinstance(block, Text) and block.text.strip()):
-            return True
-    return bool(answer.parts)
+        if isinstance(block, ToolCall):
+            says = True
+        elif isinstance(block, Opaque):
+            opaque = True
+        elif not says:
+            says = bool(block.text.strip())
+    return says, opaque
 
 
 def portable(message: Message, tags: tuple[int, ...]) -> Tagged:

@@ -131,8 +131,13 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def opaque(self) -> bool:
         """Whether it holds provider state."""
-        for block in self.blocks:  # noqa: SIM110  every answer is asked, and a generator costs more than it looks at
-            if isinstance(block, Opaque):
+        return any(isinstance(block, Opaque) for block in self.blocks)
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether it calls any tool."""
+        for block in self.blocks:  # noqa: SIM110  every answer of a log is asked, and a generator costs more than the loop
+            if isinstance(block, ToolCall):
                 return True
         return False
 
