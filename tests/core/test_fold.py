@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core.codec import decode, encode
-from semel.core.fold import fold
+from semel.core.fold import apply, fold
 from semel.core.frame import Frame
 from semel.core.outcomes import Outcome
-from semel.core.persistent import Chain, Table
+from semel.core.persistent import Chain, Names, Packed, Table
 from semel.core.records import (
     Entry,
     ModelStepFinished,
@@ -306,6 +306,62 @@ def test_versions_of_a_chain_share_their_items_and_never_see_each_others() -> No
     assert two[0:2] == [1, 2]
     with pytest.raises(IndexError):
         _ = one[2]
+
+
+def test_versions_of_packed_numbers_share_their_store_and_never_see_each_others() -> None:
+    one = Packed().plus([1, 2])
+    two, other = one.plus([3]), one.plus([4])
+    assert (list(one), list(two), list(other)) == ([1, 2], [1, 2, 3], [1, 2, 4])
+    assert list(one.replaced(0, 9)) == [9, 2]
+    assert two.grew_from(one)
+    assert not other.grew_from(one)
+    assert Packed().plus([2**64 - 1])[0] == 2**64 - 1
+    with pytest.raises(IndexError):
+        _ = one[2]
+
+
+def test_a_set_of_names_holds_each_name_from_the_version_on_that_added_it() -> None:
+    names = [f"call_{number}" for number in range(5_000)]
+    first = Names().plus(names[:2_500])
+    whole, other = first.plus(names[2_500:]), first.plus(["another"])
+    assert all(name in whole for name in names)
+    assert [name in first for name in names] == [True] * 2_500 + [False] * 2_500
+    assert "another" in other
+    assert names[2_500] not in other
+    assert len(whole.plus(names)) == 5_000
+    assert whole == Names().plus(names)
+    assert first != whole
+
+
+def test_an_old_version_of_a_table_stays_what_it_was_while_newer_ones_grow() -> None:
+    old = Table[int]().plus("a", 1)
+    new = old
+    for number in range(100):
+        new = new.plus(f"k{number}", number)
+    assert (dict(old), len(new), "k7" in old, "k7" in new) == ({"a": 1}, 101, False, True)
+    assert dict(old.plus("b", 2)) == {"a": 1, "b": 2}
+    with pytest.raises(KeyError):
+        _ = old["k7"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_state_that_was_given_away_never_changes_again(name: str) -> None:
+    assert _shaken(whole_run(SCRIPTS[name]).logged()) == []
+
+
+def test_canary_a_fold_that_changes_what_it_does_not_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.core.fold.owned", lambda state: state)
+    assert _shaken(whole_run(SCRIPTS["parallel"]).logged())
+
+
+def _shaken(logged: list[Logged]) -> list[int]:
+    """The places where a state changed behind the back of who holds it, while records were applied one at a time."""
+    states = [empty()]
+    bytes_then = [repr(states[0])]
+    for one in logged:
+        states.append(apply(states[-1], one))
+        bytes_then.append(repr(states[-1]))
+    return [at for at, state in enumerate(states) if repr(state) != bytes_then[at]]
 
 
 def test_versions_of_a_table_share_their_items_and_never_see_each_others() -> None:

@@ -56,5 +56,5 @@ async def test_the_suites_run_whole_for_an_adapter_of_somebody_else(tmp_path: Pa
 
 def test_the_suites_have_a_check_for_every_numbered_line() -> None:
     lines = {line.split()[0] for line in [*LOG_CHECKS, *LEASE_CHECKS]}
-    assert lines == {f"STORE-{n}" for n in range(1, 7)} | {f"LOG-{n}" for n in range(1, 12)}
+    assert lines == {f"STORE-{n}" for n in range(1, 7)} | {f"LOG-{n}" for n in range(1, 13)}
     assert set(FLOOR_CHECKS) == {f"FLOOR-{n}" for n in range(1, 5)}

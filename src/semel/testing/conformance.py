@@ -1,7 +1,6 @@
 """The contract of `ports.log` as checks that any adapter must pass, one per numbered line; the floor's are beside it.
 
 A check takes a bench: a fresh medium, on which it can start processes, let them die, and do what no process should.
-`check_log` and `check_leases` run all of theirs; the tables let a test run them one by one.
 """
 
 import hashlib
@@ -345,6 +344,7 @@ async def _frames_are_handed_out(bench: LogBench) -> None:
     writer = await bench.process().open(SESSION, take=taken.extend)
     must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
     must(len(writer.frames) == 0, "and not kept as well")
+    must([writer.frame(at) for at in (5, 0, 2)] == [taken[at] for at in (5, 0, 2)], "each is found again (LOG-12)")
     await writer.close()
     bench.plant(SESSION, whole[:-3])
 
@@ -354,6 +354,13 @@ async def _frames_are_handed_out(bench: LogBench) -> None:
     await _refuses(ForeignWrite, lambda: bench.process().open(SESSION, take=refuse))
     must(bench.raw(SESSION) == whole[:-3], "what take refuses is not changed")
     await (await bench.process().open(SESSION)).close()
+
+
+async def _frames_are_found_again(bench: LogBench) -> None:
+    writer = await _started(bench.process(), "a")
+    written = [*await writer.append(records("b")), *writer.note(records("c"))]
+    must([writer.frame(frame.seq) for frame in written[::-1]] == written[::-1], "what was written is found again")
+    await writer.close()
 
 
 LEASE_CHECKS: Mapping[str, LogCheck] = {
@@ -377,11 +384,12 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
     "LOG-7": _notes_survive_a_death,
     "LOG-10": _foreseen_is_in_the_floor,
     "LOG-11": _no_log_grows_beyond_its_ceiling,
+    "LOG-12": _frames_are_found_again,
 }
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5, 6 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
+    """Hold an adapter to STORE-2, 3, 5, 6 and LOG-1 to 7, 10 to 12, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 
