@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from semel import Agent, Cancelled, Completed, Failed, Interrupted, Runtime
+from semel.core.open_log import finding
+from semel.core.transcript import history_of
 from semel.core.values import JSON
 from semel.engine.resume import Ground
 from semel.errors import KeyReuse, SendRetracted, SessionBusy, UnknownMessage
@@ -34,7 +36,9 @@ def at(on: Ground, kind: str) -> list[int]:
 
 def texts(on: Ground) -> list[str]:
     """What the model has been told by people, in order, as the log tells the conversation."""
-    return [message.text for message in view_of(on.store, "s").state.transcript if type(message).__name__ == "UserMessage"]
+    view = view_of(on.store, "s")
+    said = history_of(view.state, finding(view.frames))
+    return [message.text for message in said if type(message).__name__ == "UserMessage"]
 
 
 async def test_a_steer_is_durable_when_it_is_answered_and_in_the_next_request(on: Ground, tmp_path: Path) -> None:
