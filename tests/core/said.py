@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 
+from semel.core.open_log import finding
 from semel.core.places import FindRecord
 from semel.core.state import Logged, Session
 from semel.core.transcript import history_of, messages_of
 from semel.core.values import Message
+from semel.faces.views import view_of
+from semel.ports.log import SessionStore
 
 
 def find_in(logged: Iterable[Logged]) -> FindRecord:
@@ -22,3 +25,9 @@ def said(state: Session, logged: Iterable[Logged]) -> list[Message]:
 def shown(state: Session, logged: Iterable[Logged]) -> list[Message]:
     """What a model sees of it."""
     return list(messages_of(state, find_in(logged)))
+
+
+def said_in(store: SessionStore, session: str) -> list[Message]:
+    """The whole conversation of a session of this store."""
+    view = view_of(store, session)
+    return list(history_of(view.state, finding(view.frames)))

@@ -149,7 +149,7 @@ def _all_as_issued(plan: tuple[PlannedCall, ...], calls: tuple[ToolCall, ...], s
             return False
         approval = step.approval(at) if step.approvals else None
         if approval is None or approval.resolved is None:
-            digest = digest_text(issued.arguments)
+            digest = digest_text(step.proposed(at).arguments if step.hooks else issued.arguments)
         elif approval.resolved.decision != "approved" and planned.refused is None:
             return False
         else:

@@ -131,7 +131,8 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
         said = _carried(state, logged, record)
-        state = use_key(state, logged, record.key, use_of(record.delivery or "send", said, record.context, record.run_id))
+        use = use_of(record.delivery or "send", said, record.context, record.run_id, record.hooks)
+        state = use_key(state, logged, record.key, use)
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued

@@ -3,13 +3,14 @@
 A reference to what is over, or never was, is a contradiction (K2, K3, K11); so every fold finds what it names through these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction, entry_digest, same_entry
+from semel.core.hook_notes import HookNote, original_input
 from semel.core.keys import digests_of_delivery
 from semel.core.places import KIND, USER, place_of
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
@@ -101,9 +102,9 @@ def messages_in(state: Session, logged: Position, entries: Iterable[Entry]) -> l
     return found
 
 
-def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -> KeyUse:
-    """What a key stands for that delivers these messages."""
-    text = "\n".join(message.text for message in messages)
+def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str, hooks: Sequence[HookNote] = ()) -> KeyUse:
+    """What a key stands for that delivers these messages, as they were before any hook."""
+    text = "\n".join(message.text for message in original_input(hooks) or messages)
     return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context))
 
 
