@@ -6,7 +6,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from semel.core.calls import CLOSE_OUTS, Batch, CallState, Step
-from semel.core.corruption import Reason, contradiction
+from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_commit import batch_finished
 from semel.core.keys import batch_id_of, call_keys_of
 from semel.core.outcomes import Outcome, Settlement
@@ -346,8 +346,10 @@ def _as_returned(state: Session, logged: Position, call: CallState, record: Tool
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
         )
-    settled = _settlement(record, record.output or ToolOutput(text=returned.text, parts=returned.parts))
-    if settled != returned:
+    declared = ToolOutput(text=returned.text, parts=returned.parts)
+    found = declared if record.output is None else record.output
+    settled = _settlement(record, declared)
+    if settled != returned or not same_entry(declared, found):
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} returned something else before"
         )

@@ -10,14 +10,14 @@ from semel.core.places import place_of, place_of_result
 from semel.core.state import Position, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import ToolMessage
+from semel.errors import need
 
 
 def batch_finished(state: Session, logged: Position, run: Run, step: Step, batch: Batch) -> Session:
     """The answer and its results join the transcript, the results in the order of the calls."""
-    if step.answer is None:
-        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished without its answer")
     first = len(state.transcript) + 1
-    places, own = [place_of(step.answered_at, step.answer)], False
+    answer = need(step.answer, "a batch belongs to an answer")
+    places, own = [place_of(step.answered_at, answer)], False
     unknown: list[UnknownCall] = []
     tagged, ends, submits = bool(step.answer_tags), run.config.output_schema is None, False
     for call in batch.calls:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from semel.core.answer import with_answer
 from semel.core.calls import Step
-from semel.core.corruption import Reason, contradiction
+from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_batch import Handler
 from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
 from semel.core.owned import change, put
@@ -32,6 +32,7 @@ from semel.core.records import (
     TurnFinished,
 )
 from semel.core.referring import (
+    comparable,
     entry_of,
     in_flight,
     input_place,
@@ -39,16 +40,17 @@ from semel.core.referring import (
     message_place,
     messages_in,
     open_run,
+    text_digest_of,
     use_key,
     use_of,
     use_tags,
     with_step,
 )
 from semel.core.standing import waits_for_held
-from semel.core.state import TO_THE_RUN, Ended, Pending, PendingKind, Position, Run, Session
+from semel.core.state import TO_THE_RUN, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown
-from semel.core.values import AssistantMessage, Bundle, Message, ToolCall, UserMessage
+from semel.core.values import AssistantMessage, Bundle, ToolCall, UserMessage
 
 
 def run_handler(record: RunRecord) -> Handler:
@@ -110,6 +112,8 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
         )
     if record.run_id in state.ended:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {record.run_id} is finished and starts again")
+    if record.continues is not None and record.continues not in state.resolved:
+        raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"call {record.continues} has no verdict to go on from")
     if record.continues is not None and record.continues in state.continued:
         raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.continues} was continued before")
     state = keep_entries(state, logged, record.entries)
@@ -130,9 +134,7 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
     places = [input_place(state, logged, name) for name in record.input]
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
-        said = _carried(state, logged, record)
-        use = use_of(record.delivery or "send", said, record.context, record.run_id, record.hooks)
-        state = use_key(state, logged, record.key, use)
+        state = use_key(state, logged, record.key, _use_of_input(state, logged, record))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
@@ -140,13 +142,14 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
     return grown(state, places, record.tags)
 
 
-def _carried(state: Session, logged: Position, record: RunStarted) -> list[Message]:
-    """The messages of the input, which ride with the record that starts their run unless a queue had them before (P10)."""
-    carried = {entry.entry_id: entry for entry in record.entries}
-    missing = [name for name in record.input if name not in carried]
-    if missing:
-        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {missing[0]} is the input of a second run")
-    return messages_in(state, logged, (carried[name] for name in record.input))
+def _use_of_input(state: Session, logged: Position, record: RunStarted) -> KeyUse:
+    """What the key of a run stands for. An input that an earlier record carried is known by the digest of its text."""
+    kind, carried = record.delivery or "send", {entry.entry_id: entry for entry in record.entries}
+    said = messages_in(state, logged, [carried[name] for name in record.input if name in carried])
+    use = use_of(kind, said, record.context, record.run_id, record.hooks)
+    if len(said) == len(record.input) or record.hooks:
+        return use
+    return replace(use, input_digest=text_digest_of(state, record.input))
 
 
 def _target_of(bundle: Bundle) -> str:
@@ -231,6 +234,14 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
     if entry.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {step.step_id} declared the answer {step.result_entry}"
+        )
+    taken = comparable(state.entries.get(step.result_entry))
+    if taken is not None and not same_entry(answer, taken):
+        raise contradiction(
+            state,
+            logged,
+            Reason.PROVISIONED_ENTRY_MISMATCH,
+            f"entry {step.result_entry} has two contents, one of them the answer",
         )
     if run.usage.cost and record.usage.cost and run.usage.cost.currency != record.usage.cost.currency:
         raise contradiction(

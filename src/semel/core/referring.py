@@ -15,11 +15,11 @@ from semel.core.keys import digests_of_delivery
 from semel.core.places import KIND, USER, place_of
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
 from semel.core.state import Definition, KeyUse, Position, Run, Session
-from semel.core.values import JSON, AssistantMessage, Message, ToolMessage, UserMessage
-from semel.errors import need
+from semel.core.values import JSON, AssistantMessage, Message, ToolMessage, UserMessage, digest_text
+from semel.errors import CorruptLog, need
 
 C = TypeVar("C", Config, Instructions, ToolSet)
-_DIGEST_BYTES = 16
+_DIGEST_BYTES, _TEXT_AT = 16, 24
 
 
 def open_run(state: Session, logged: Position, run_id: str) -> Run:
@@ -34,8 +34,8 @@ def open_run(state: Session, logged: Position, run_id: str) -> Run:
 def in_flight(state: Session, logged: Position, run_id: str, step_id: int) -> tuple[Run, Step]:
     """The open run and its step, which has no answer yet."""
     run = open_run(state, logged, run_id)
-    step = run.step
-    if step is None or step.step_id != step_id or step.answer is not None:
+    step = run.in_flight
+    if step is None or step.step_id != step_id:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {step_id} is not in flight")
     return run, step
 
@@ -49,18 +49,24 @@ def keep_entries(state: Session, logged: Position, entries: Iterable[Entry]) -> 
     """The state that knows the entries of this record. An id that is known must name equal content (K15)."""
     table = state.entries
     for within, entry in enumerate(entries):
-        content, found = entry.content, table.get(entry.entry_id)
+        content, found = entry.content, comparable(table.get(entry.entry_id))
         if found is None:
             table = table.plus(entry.entry_id, _kept(content, logged.seq, within))
-        elif not same_entry(content, found[:_DIGEST_BYTES] if isinstance(found, bytes) else found):
+        elif not same_entry(content, found):
             raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {entry.entry_id} has two contents")
     return replace(state, entries=table)
+
+
+def comparable(kept: Definition | bytes | None) -> Definition | bytes | None:
+    """What `same_entry` compares an entry with, of what the state keeps of it: the content, or its digest."""
+    return kept[:_DIGEST_BYTES] if isinstance(kept, bytes) else kept
 
 
 def _kept(content: Content, seq: int, within: int) -> Definition | bytes:
     """What the state keeps of an entry: of a message, no more than tells whether it is the same, and finds it again."""
     if isinstance(content, UserMessage | AssistantMessage | ToolMessage):
-        return entry_digest(content) + place_of(seq, content, within).to_bytes(8, "big")
+        text = bytes.fromhex(digest_text(content.text)) if isinstance(content, UserMessage) else b""
+        return entry_digest(content) + place_of(seq, content, within).to_bytes(8, "big") + text
     return content
 
 
@@ -68,27 +74,38 @@ def entry_of(state: Session, logged: Position, name: str, kind: type[C]) -> C:
     """The entry of that name, which must be of this kind."""
     content = state.entries.get(name)
     if not isinstance(content, kind):
-        raise contradiction(
-            state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is not the {kind.__name__} that it is named as"
-        )
+        raise _named_otherwise(state, logged, name, kind.__name__)
     return content
+
+
+def _named_otherwise(state: Session, logged: Position, name: str, kind: str) -> CorruptLog:
+    return contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is not the {kind} that it is named as")
+
+
+def _no_message(state: Session, logged: Position, name: str) -> CorruptLog:
+    return contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is no message")
+
+
+def text_digest_of(state: Session, names: Sequence[str]) -> str:
+    """The digest of the text of a message that the log has; of several, one of their digests."""
+    kept = [found[_TEXT_AT:].hex() for name in names if isinstance(found := state.entries.get(name), bytes)]
+    return kept[0] if len(kept) == 1 else digest_text("\n".join(kept))
 
 
 def message_place(state: Session, logged: Position, name: str) -> int:
     """Where the message of that name stands."""
     kept = state.entries.get(name)
     if not isinstance(kept, bytes):
-        raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is no message")
-    return int.from_bytes(kept[_DIGEST_BYTES:], "big")
+        raise _no_message(state, logged, name)
+    return int.from_bytes(kept[_DIGEST_BYTES:_TEXT_AT], "big")
 
 
 def input_place(state: Session, logged: Position, name: str) -> int:
     """Where the message of the user of that name stands."""
-    place = message_place(state, logged, name)
-    if place & KIND != USER:
-        raise contradiction(
-            state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {name} is not the UserMessage that it is named as"
-        )
+    kept = state.entries.get(name)
+    place = message_place(state, logged, name) if isinstance(kept, bytes) else 0
+    if not place or place & KIND != USER:
+        raise _named_otherwise(state, logged, name, "UserMessage")
     return place
 
 
@@ -97,7 +114,7 @@ def messages_in(state: Session, logged: Position, entries: Iterable[Entry]) -> l
     found: list[Message] = []
     for entry in entries:
         if not isinstance(entry.content, UserMessage | AssistantMessage | ToolMessage):
-            raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"entry {entry.entry_id} is no message")
+            raise _no_message(state, logged, entry.entry_id)
         found.append(entry.content)
     return found
 

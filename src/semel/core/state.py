@@ -150,6 +150,11 @@ class Run(Frozen, frozen=True, kw_only=True):
         return self.config.limits
 
     @property
+    def in_flight(self) -> Step | None:
+        """The step whose answer is not there; None once it is, while `step` stays the newest one (D4)."""
+        return self.step if self.step is not None and self.step.answer is None else None
+
+    @property
     def aborting(self) -> bool:
         """Whether somebody asked to end it (D2)."""
         return bool(self.cancels)
@@ -286,7 +291,7 @@ class Session(Frozen, frozen=True, kw_only=True):
     """All that is derived of a session.
 
     `transcript` says where each message of the conversation stands in the log: content is not kept, so that memory does not grow
-    with it. `entries` are the definitions themselves, and of each message its digest and place, 24 bytes. `tag_family` is the
+    with it. `entries` are the definitions themselves, and of each message its digests and place. `tag_family` is the
     family whose requests show tags, None where they show none. `rendered` counts the messages that some request has rendered.
     `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
     another starts without it (M4, wire 0.2).
