@@ -55,7 +55,7 @@ def test_b05_a_steer_that_was_recorded_before_the_process_died_is_delivered_once
     d.back()
     assert kinds(d.sent[-1])[2:] == ["tool read-0", "tool put-1", STEER]
     quiesce(d)
-    assert [message.text for message in d.state.transcript].count(STEER) == 1
+    assert [message.text for message in d.said].count(STEER) == 1
 
 
 def test_b05_a_steer_that_was_recorded_before_its_run_was_interrupted_is_in_the_next_request() -> None:

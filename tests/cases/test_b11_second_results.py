@@ -13,6 +13,8 @@ from semel.core.values import AssistantMessage, Message, ToolCall, ToolMessage, 
 from semel.errors import CorruptLog, KeyReuse
 from tests.core.cast import driver
 from tests.core.machine import call, good, say
+from tests.core.said import shown
+from tests.core.writes import logged_of
 
 RECORDS = json.loads((Path(__file__).parent / "histories" / "B11-history.json").read_text())["records"]
 
@@ -110,4 +112,5 @@ def _compacted(d: object, inner: int, outer: int) -> list[Message]:
     from semel.core.fold import ahead
 
     state = d.state  # type: ignore[attr-defined]  # a driver
-    return list(ahead(state, (view(1, inner, "inner summary"), view(2, outer, "outer summary"))).messages)
+    after = ahead(state, (view(1, inner, "inner summary"), view(2, outer, "outer summary")))
+    return shown(after, logged_of(d.writes))  # type: ignore[attr-defined]  # a driver

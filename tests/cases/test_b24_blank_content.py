@@ -88,7 +88,7 @@ def test_b24_a_blank_message_is_refused_and_nothing_is_written(text: str) -> Non
 
 
 def test_b24_a_blank_message_of_an_older_log_has_its_place_and_says_so() -> None:
-    from semel.core.transcript import sendable as as_sent
+    from semel.core.sendable import sendable as as_sent
     from semel.core.values import UserMessage
 
     said, _ = as_sent(UserMessage(text=" "))

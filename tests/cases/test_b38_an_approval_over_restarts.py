@@ -8,7 +8,8 @@ import pytest
 from semel import Agent, Cancelled, Completed, Paused, Rule, Runtime
 from semel.adapters.memory.store import Medium
 from semel.errors import ApprovalClosed, RunNotCompleted, SessionBusy
-from semel.faces.views import view_of, waiting_calls
+from semel.faces.views import waiting_calls
+from tests.core.said import said_in
 from tests.engine.fakes import CountingTool, call, counting, events_of, ground, script_file
 
 pytestmark = pytest.mark.anyio
@@ -107,11 +108,7 @@ async def test_b38_a_plain_message_neither_approves_nor_gets_lost(tmp_path: Path
         again = await session.send("yes, do it", delivery="queue", key="2")
         assert again.run_id == queued.run_id
         assert isinstance(await again.result(), Completed)
-    said = [
-        message.text
-        for message in view_of(ground(case.medium).store, "s").state.transcript
-        if type(message).__name__ == "UserMessage"
-    ]
+    said = [message.text for message in said_in(ground(case.medium).store, "s") if type(message).__name__ == "UserMessage"]
     assert said == ["go", "yes, do it"]
 
 
@@ -143,9 +140,7 @@ async def test_b38_a_batch_waits_for_all_of_its_answers_and_the_model_reads_why_
         assert isinstance(await run.result(), Completed)
     assert case.pay.keys == [first, third]
     assert case.kinds().count("step_started") - case.kinds().count("resume_started") <= 2
-    results = [
-        message for message in view_of(ground(case.medium).store, "s").state.transcript if type(message).__name__ == "ToolMessage"
-    ]
+    results = [message for message in said_in(ground(case.medium).store, "s") if type(message).__name__ == "ToolMessage"]
     assert [result.is_error for result in results] == [False, True, False]
     assert "declined" in results[1].text
 

@@ -70,7 +70,7 @@ from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
 from semel.errors import SessionFull
 from tests.core.machine import BUNDLE, attempt, good
-from tests.core.writes import Write, folded, settled_in, size_of
+from tests.core.writes import Telling, Write, folded, settled_in, size_of
 
 AGENT = AgentRef(name="a")
 
@@ -80,7 +80,7 @@ class Died(BaseException):
 
 
 @dataclass
-class Driver:
+class Driver(Telling):
     """One session. `tear` is how many records of the next commit survive; None lets it be whole."""
 
     tools: Sequence[ToolSpec] = ()
@@ -375,7 +375,7 @@ class Driver:
         run = self.state.run
         assert run is not None
         assert not run.aborting
-        prompt = prompt_of(self.state, run)
+        prompt = prompt_of(self.state, run, self.find)
         said = list(prompt.messages)
         fault = fault_of(said)
         assert fault is None, fault

@@ -15,8 +15,9 @@ from semel.core.frame import encode_frames, good_frames
 from semel.core.header import Point, encode_lineage
 from semel.ports.log import Payload
 from tests.core.machine import LINEAGE
+from tests.core.said import said
 from tests.core.scripts import SCRIPTS
-from tests.core.writes import Write, folded
+from tests.core.writes import Write, folded, logged_of
 
 HOME = Path(__file__).parents[1] / "golden" / "v1" / "played"
 TRANSCRIPTS = HOME / "transcripts.json"
@@ -46,7 +47,7 @@ def main() -> None:
             continue
         writes = script().writes
         path.write_bytes(encoded(writes))
-        transcripts[path.stem] = hashlib.sha256(msgspec.json.encode(list(folded(writes).transcript))).hexdigest()
+        transcripts[path.stem] = hashlib.sha256(msgspec.json.encode(said(folded(writes), logged_of(writes)))).hexdigest()
     TRANSCRIPTS.write_text(json.dumps(transcripts, indent=1, sort_keys=True) + "\n")
 
 

@@ -20,7 +20,8 @@ from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
 from semel.core.state import CallState, Logged, Session
-from semel.core.values import Block, Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Usage
+from semel.core.values import Block, Bundle, Effect, Message, Stop, Text, ToolCall, ToolSpec, Usage
+from tests.core.said import find_in, said
 
 BUNDLE = Bundle(family="scripted", model="m", endpoint="", renderer=1)
 ANY_OBJECT = '{"type":"object"}'
@@ -56,6 +57,10 @@ class World:
     def state(self) -> Session:
         """What the log folds to."""
         return fold(self.logged(), Session(session="s", lineage=LINEAGE))
+
+    def said(self) -> list[Message]:
+        """The whole conversation."""
+        return said(self.state(), self.logged())
 
 
 Reply = Settlement | Callable[[ToolCall], Settlement]
@@ -216,7 +221,7 @@ class Machine:
     def answer(self, effect: CallModel) -> Answered:
         run = self.state.run
         assert run is not None
-        prompt = prompt_of(self.state, run)
+        prompt = prompt_of(self.state, run, find_in(self.world.logged()))
         self.world.requests.append(msgspec.json.encode([prompt.instructions, prompt.tools, list(prompt.messages)]))
         step = self.state.model_steps
         return Answered(

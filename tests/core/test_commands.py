@@ -154,7 +154,7 @@ def test_a_held_result_comes_once_whoever_carries_the_run(carried: bool) -> None
         deliver_result(d.state, DeliverResult(call_key=key, text="twice"), d.under_way)
     d.resume()
     d.answer(say("thanks"))
-    assert [message.text for message in d.state.transcript][2] == "paid"
+    assert [message.text for message in d.said][2] == "paid"
 
 
 def test_time_that_is_up_ends_the_run_while_the_model_is_asked() -> None:

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core.codec import decode, encode
-from semel.core.fold import fold
+from semel.core.fold import apply, fold
 from semel.core.frame import Frame
 from semel.core.outcomes import Outcome
-from semel.core.persistent import Chain, Table
+from semel.core.persistent import Chain, Names, Packed, Table
 from semel.core.records import (
     Entry,
     ModelStepFinished,
@@ -30,6 +30,7 @@ from semel.core.state import Logged, Session
 from semel.core.values import AssistantMessage, Effect, Opaque, Text, ToolMessage
 from semel.errors import CorruptLog, NewerWriter
 from tests.core.machine import BUNDLE, LINEAGE, Machine, Script, World, call, say, tool, unknown, whole_run
+from tests.core.said import said
 from tests.core.test_recovery import SCRIPTS
 
 
@@ -59,8 +60,9 @@ def test_every_prefix_of_a_legal_log_folds_and_folding_in_two_parts_is_folding_w
 def test_informational_records_can_be_taken_out_and_the_state_is_the_same(name: str) -> None:
     records = records_of(SCRIPTS[name])
     rest = [record for record in records if type(record).__name__ not in ("ModelAttemptFinished", "ResumeStarted")]
-    with_all, without = fold(renumbered(records), empty()), fold(renumbered(rest), empty())
-    assert without.transcript == with_all.transcript
+    whole, thin = renumbered(records), renumbered(rest)
+    with_all, without = fold(whole, empty()), fold(thin, empty())
+    assert said(without, thin) == said(with_all, whole)
     assert without.ended.keys() == with_all.ended.keys()
 
 
@@ -237,13 +239,13 @@ def test_opaque_state_goes_back_to_the_model_that_made_it_and_to_no_other() -> N
     machine = Machine(World(), script)
     machine.start()
     machine.start("k2", "same model")
-    assert any(isinstance(message, AssistantMessage) and message.opaque for message in machine.state.transcript)
+    assert any(isinstance(message, AssistantMessage) and message.opaque for message in machine.world.said())
     other = replace(BUNDLE, model="other")
     command = script.command("k3", "another model")
     from semel.core.decide import send
 
     machine.run(send(machine.state, replace(command, config=replace(command.config, bundle=other))))
-    assert not any(isinstance(message, AssistantMessage) and message.opaque for message in machine.state.transcript)
+    assert not any(isinstance(message, AssistantMessage) and message.opaque for message in machine.world.said())
 
 
 def test_an_unknown_type_is_skipped_in_an_ungated_frame_and_refused_in_a_gated_one() -> None:
@@ -280,7 +282,7 @@ def test_every_record_comes_back_from_its_bytes_and_gated_content_names_its_feat
 
 def test_a_refused_call_reads_as_an_error_in_its_place() -> None:
     world = whole_run(SCRIPTS["refused"])
-    results = [message for message in world.state().transcript if isinstance(message, ToolMessage)]
+    results = [message for message in world.said() if isinstance(message, ToolMessage)]
     assert [message.is_error for message in results] == [True, False, True, True]
     refused = [record for record in records_of(SCRIPTS["refused"]) if isinstance(record, ToolNoDispatch)]
     assert {record.reason for record in refused} == {"unknown_tool"}
@@ -292,9 +294,64 @@ def test_versions_of_a_chain_share_their_items_and_never_see_each_others() -> No
     assert (list(one), list(two), list(other)) == ([1, 2], [1, 2, 3], [1, 2, 4])
     assert two[-1] == 3
     assert two[0:2] == [1, 2]
-    assert one.replaced(0, 9) == Chain([9, 2])
     with pytest.raises(IndexError):
         _ = one[2]
+
+
+def test_versions_of_packed_numbers_share_their_store_and_never_see_each_others() -> None:
+    one = Packed().plus([1, 2])
+    two, other = one.plus([3]), one.plus([4])
+    assert (list(one), list(two), list(other)) == ([1, 2], [1, 2, 3], [1, 2, 4])
+    assert list(one.replaced(0, 9)) == [9, 2]
+    assert two.grew_from(one)
+    assert not other.grew_from(one)
+    assert Packed().plus([2**64 - 1])[0] == 2**64 - 1
+    with pytest.raises(IndexError):
+        _ = one[2]
+
+
+def test_a_set_of_names_holds_each_name_from_the_version_on_that_added_it() -> None:
+    names = [f"call_{number}" for number in range(5_000)]
+    first = Names().plus(names[:2_500])
+    whole, other = first.plus(names[2_500:]), first.plus(["another"])
+    assert all(name in whole for name in names)
+    assert [name in first for name in names] == [True] * 2_500 + [False] * 2_500
+    assert "another" in other
+    assert names[2_500] not in other
+    assert len(whole.plus(names)) == 5_000
+    assert whole == Names().plus(names)
+    assert first != whole
+
+
+def test_an_old_version_of_a_table_stays_what_it_was_while_newer_ones_grow() -> None:
+    old = Table[int]().plus("a", 1)
+    new = old
+    for number in range(100):
+        new = new.plus(f"k{number}", number)
+    assert (dict(old), len(new), "k7" in old, "k7" in new) == ({"a": 1}, 101, False, True)
+    assert dict(old.plus("b", 2)) == {"a": 1, "b": 2}
+    with pytest.raises(KeyError):
+        _ = old["k7"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_state_that_was_given_away_never_changes_again(name: str) -> None:
+    assert _shaken(whole_run(SCRIPTS[name]).logged()) == []
+
+
+def test_canary_a_fold_that_changes_what_it_does_not_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.core.fold.owned", lambda state: state)
+    assert _shaken(whole_run(SCRIPTS["parallel"]).logged())
+
+
+def _shaken(logged: list[Logged]) -> list[int]:
+    """The places where a state changed behind the back of who holds it, while records were applied one at a time."""
+    states = [empty()]
+    bytes_then = [repr(states[0])]
+    for one in logged:
+        states.append(apply(states[-1], one))
+        bytes_then.append(repr(states[-1]))
+    return [at for at, state in enumerate(states) if repr(state) != bytes_then[at]]
 
 
 def test_versions_of_a_table_share_their_items_and_never_see_each_others() -> None:

@@ -10,7 +10,8 @@ import pytest
 from semel.core.codec import decode, encode
 from semel.core.features import KNOWN
 from semel.core.frame import Scan, TailKind, incomplete, scan
-from semel.core.open_log import state_of
+from semel.core.open_log import finding, state_of
+from semel.core.transcript import history_of
 from semel.errors import NewerWriter
 from tests.core.golden import HOME, TRANSCRIPTS
 
@@ -45,7 +46,7 @@ def test_a_payload_of_an_earlier_build_keeps_its_bytes_and_its_features(path: Pa
 def test_a_log_of_an_earlier_build_renders_the_transcript_that_it_did(path: Path) -> None:
     frames = frames_of(path).frames
     state = state_of(frames, incomplete(frames), "s")
-    transcript = msgspec.json.encode(list(state.transcript))
+    transcript = msgspec.json.encode(list(history_of(state, finding(frames))))
     assert hashlib.sha256(transcript).hexdigest() == PROMPTS[path.stem]
 
 

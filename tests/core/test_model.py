@@ -59,6 +59,7 @@ def assert_sound(driver: Driver) -> None:
     state = driver.state
     logged = logged_of(driver.writes)
     records = [one.record for one in logged]
+    messages = driver.said
     assert folded(driver.writes) == state, "the fold of the log is the live state"
     started = [record.run_id for record in records if isinstance(record, RunStarted)]
     finished = [record.run_id for record in records if isinstance(record, RunFinished)]
@@ -71,11 +72,11 @@ def assert_sound(driver: Driver) -> None:
     planned = {(r.batch_id, c.ordinal) for r in records if isinstance(r, ToolBatchStarted) for c in r.planned_calls}
     assert terminals == dict.fromkeys(planned, 1), "exactly one terminal for each planned call"
     assert sum(isinstance(r, ToolBatchFinished) for r in records) == sum(isinstance(r, ToolBatchStarted) for r in records)
-    said = Counter(message.text for message in state.transcript if isinstance(message, UserMessage))
+    said = Counter(message.text for message in messages if isinstance(message, UserMessage))
     for key, text in driver.acknowledged.items():
         places = 0 if state.taken.get(key) == "retracted" else 1
         assert said[text] == places, f"{key} is in the transcript exactly once, or was taken back"
-    assert fault_of(list(state.transcript)) is None
+    assert fault_of(messages) is None
     assert_exchanges_stand_before_their_answer(records)
     sent = Counter(driver.dispatched)
     driver.die()

@@ -16,6 +16,7 @@ from semel.core.outcomes import Completed, settle
 from semel.core.pairing import RESULT_BYTES_MOST, Fault, Rule, check_history, fault_of
 from semel.core.records import Entry, HistorySupplied
 from semel.core.state import Session
+from semel.core.transcript import history_of
 from semel.core.values import (
     AssistantMessage,
     Effect,
@@ -90,11 +91,11 @@ def test_v11_every_result_is_admitted_by_one_contract_on_every_source(case: Case
     if fault is None:
         check_history(said, tools=TOOLS)
         records = supply_history(empty, said, format="test", tools=TOOLS).records
-        assert list(ahead(empty, records).transcript) == said
+        assert list(history_of(ahead(empty, records), lambda _seq: records[0])) == said
         payload, requires = encode(records[0])
         again = decode(_frame(payload, requires))
         assert again == records[0]
-        assert list(ahead(empty, (again,)).transcript) == said
+        assert list(history_of(ahead(empty, (again,)), lambda _seq: again)) == said
     else:
         for door in (lambda: check_history(said, tools=TOOLS), lambda: supply_history(empty, said, format="test", tools=TOOLS)):
             with pytest.raises(BadHistory, match=fault.rule) as caught:

@@ -247,7 +247,7 @@ def _outcome(d: Driver) -> tuple[object, ...]:
     ends = [record.reason for record in records if isinstance(record, RunFinished)]
     results = {(record.ordinal, str(record.outcome)) for record in records if isinstance(record, ToolResult)}
     assert len(results) == sum(isinstance(record, ToolResult) for record in records)
-    return ends, results, [message.text for message in d.state.transcript]
+    return ends, results, [message.text for message in d.said]
 
 
 def test_an_answer_without_calls_is_finished_without_a_model_call_unless_a_message_waits() -> None:

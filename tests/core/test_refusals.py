@@ -10,7 +10,6 @@ from semel.core.outcomes import MESSAGE_CHARS_MAX, RefusalReason, refuse
 from semel.core.pairing import fault_of
 from semel.core.records import ApprovalRecorded, ToolDispatchIntent, ToolNoDispatch
 from semel.core.rules import Rule, Rulebook
-from semel.core.state import Session
 from semel.core.transcript import Message
 from semel.core.values import Block, Effect, Stop, ToolCall, ToolMessage, ToolSpec
 from tests.core.driver import Died, Driver
@@ -95,8 +94,8 @@ def terminals(d: Driver) -> list[ToolNoDispatch | ApprovalRecorded]:
     return [record for write in d.writes for record in write.records if isinstance(record, ToolNoDispatch | ApprovalRecorded)]
 
 
-def told(state: Session) -> list[ToolMessage]:
-    return [message for message in state.transcript if isinstance(message, ToolMessage)]
+def told(d: Driver) -> list[ToolMessage]:
+    return [message for message in d.said if isinstance(message, ToolMessage)]
 
 
 @pytest.mark.parametrize("reason", RefusalReason)
@@ -111,13 +110,13 @@ def test_every_reason_to_refuse_has_a_history_its_own_words_and_no_start(reason:
         assert refused.reason == reason
     else:
         assert refused.decision in ("denied", "expired", "cancelled")
-    (message, *_others) = told(d.state)
+    (message, *_others) = told(d)
     assert message.is_error
     assert message.text.startswith(expected)
     assert len(message.text) < len(expected) + MESSAGE_CHARS_MAX + 2
     assert message.text.replace("\n", " ").isprintable()
     assert not [key for key in d.dispatched if d.tool_of[key] == "pay"]
-    said: list[Message] = list(d.state.transcript)
+    said: list[Message] = d.said
     assert fault_of(said) is None
     intents = [record for write in d.writes if write.whole for record in write.records if isinstance(record, ToolDispatchIntent)]
     assert all(intent.ordinal for intent in intents)
@@ -152,7 +151,7 @@ def test_any_no_of_a_hook_wins_over_what_another_made_of_the_call_and_over_an_al
     )
     d.answer(paying(), hooks=notes)
     assert not d.dispatched
-    assert told(d.state)[0].text == "Not run: a check of this agent does not allow it. no"
+    assert told(d)[0].text == "Not run: a check of this agent does not allow it. no"
 
 
 def test_a_plan_that_forgets_its_hooks_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_other_families_keep_the_tags_of_answers_as_metadata() -> None:
 
 def test_the_transcript_never_changes_and_a_request_shows_the_marks() -> None:
     d = played("gated")
-    assert not any("§" in message.text for message in d.state.transcript if isinstance(message, UserMessage | ToolMessage))
+    assert not any("§" in message.text for message in d.said if isinstance(message, UserMessage | ToolMessage))
     assert [message.text for message in d.sent[-1] if isinstance(message, UserMessage)] == ["§1§ look"]
 
 

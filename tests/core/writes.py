@@ -7,6 +7,7 @@ from semel.core.ceiling import framed_bytes
 from semel.core.codec import encode_checked
 from semel.core.features import needed
 from semel.core.fold import fold
+from semel.core.places import FindRecord
 from semel.core.records import (
     ApprovalRecorded,
     Record,
@@ -16,7 +17,9 @@ from semel.core.records import (
     ToolResult,
 )
 from semel.core.state import Logged, Session
+from semel.core.values import Message
 from tests.core.machine import LINEAGE
+from tests.core.said import find_in, said
 
 SETTLING = (ToolResult, ToolNoDispatch, ToolCallReturned, ToolCallDeferred, ApprovalRecorded)
 
@@ -73,3 +76,20 @@ def logged_of(writes: Sequence[Write]) -> list[Logged]:
 def folded(writes: Sequence[Write]) -> Session:
     """What the log folds to."""
     return fold(logged_of(writes), Session(session="s", lineage=LINEAGE))
+
+
+class Telling:
+    """What the session of a driver says, read from its writes."""
+
+    state: Session
+    writes: list[Write]
+
+    @property
+    def find(self) -> FindRecord:
+        """Finds the records of its log."""
+        return find_in(logged_of(self.writes))
+
+    @property
+    def said(self) -> list[Message]:
+        """The whole conversation."""
+        return said(self.state, logged_of(self.writes))

@@ -17,6 +17,7 @@ from semel.faces.agent import PHASES, Limits
 from semel.faces.agentfile import load_agent_file
 from semel.faces.views import view_of
 from semel.testing.ground import memory_ground
+from tests.core.said import said_in
 from tests.docs.test_pages import DOCS, titled
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +43,7 @@ async def carried(agent: Agent[Any], place: Path, *calls: dict[str, Any]) -> tup
         state = view_of(at.store, "s").state
         waits = state.run is not None
         result = None if waits else await run.result()
-    return result, [message.text for message in state.transcript if isinstance(message, ToolMessage)], waits
+    return result, [message.text for message in said_in(at.store, "s") if isinstance(message, ToolMessage)], waits
 
 
 def refund(cents: int, order: str = "1") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from semel.engine.resume import Ground
 from semel.errors import HookRefused, KeyReuse
 from semel.faces.policies import POLICY_VARIABLE
 from semel.faces.views import view_of
+from tests.core.said import said_in
 from tests.engine.fakes import call, counting, events_of, ground, loop_turns, script_file
 from tests.engine.slow import StandingClock
 
@@ -125,7 +126,7 @@ async def test_messages_of_every_delivery_go_past_the_pre_user_hooks_once(tmp_pa
         while view_of(at.store, "s").state.queue or view_of(at.store, "s").state.run is not None:
             await asyncio.sleep(0.01)
     assert given == ["card 4711", "steer 4711", "follow 4711", "queued 4711", "secret"]
-    texts = [message.text for message in view_of(at.store, "s").state.transcript if type(message).__name__ == "UserMessage"]
+    texts = [message.text for message in said_in(at.store, "s") if type(message).__name__ == "UserMessage"]
     assert texts == ["card ****", "steer ****", "follow ****", "queued ****"]
 
 
@@ -143,5 +144,5 @@ async def test_a_rule_that_asks_about_everything_and_a_person_who_declines(tmp_p
         assert handle is not None
         assert isinstance(await handle.result(), Completed)
     assert paid == [7]
-    told = [message.text for message in view_of(at.store, "s").state.transcript if type(message).__name__ == "ToolMessage"]
+    told = [message.text for message in said_in(at.store, "s") if type(message).__name__ == "ToolMessage"]
     assert told == ["Not run: a person declined this call. Too much.", "paid 7"]

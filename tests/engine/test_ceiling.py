@@ -15,8 +15,9 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.ceiling import has_ended_full
 from semel.core.features import KNOWN
 from semel.core.frame import TailKind, incomplete, scan
-from semel.core.open_log import state_of
+from semel.core.open_log import finding, state_of
 from semel.core.state import Session
+from semel.core.transcript import history_of
 from semel.core.values import Effect, ToolMessage
 from semel.engine.resume import Ground
 from semel.errors import LeaseLost, OutcomeUnknown, SessionFull
@@ -217,7 +218,8 @@ async def test_a_result_that_does_not_fit_is_settled_completed_with_a_notice(tmp
     ended = state.ended[state.newest or ""]
     assert (ended.reason, ended.error.code if ended.error else "") == ("error", "session_too_large")
     assert b"its result of 30000 bytes was not kept" in log
-    assert [message.text for message in state.transcript if isinstance(message, ToolMessage)][1:] == ["x" * 10, "x" * 10]
+    said = history_of(state, finding(scan(log).frames))
+    assert [message.text for message in said if isinstance(message, ToolMessage)][1:] == ["x" * 10, "x" * 10]
     assert b'"outcome":"completed"' in log
     assert not state.unknown
 

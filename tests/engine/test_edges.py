@@ -29,6 +29,7 @@ from semel.ports.model import Answer, Request
 from semel.ports.tool import Call, Reconciled
 from tests.core.machine import Machine, Script, World, say, tool
 from tests.core.machine import call as calls
+from tests.core.said import find_in
 from tests.engine.fakes import CountingTool, call, counting, ground, script_file
 from tests.engine.test_resume import Life, hanging
 
@@ -229,7 +230,7 @@ def test_p4_a_request_does_not_depend_on_what_its_process_has_rendered_before() 
             run = self.state.run
             assert run is not None
             if run.config.bundle.model == "m":
-                prompt = prompt_of(self.state, run)
+                prompt = prompt_of(self.state, run, find_in(self.world.logged()))
                 bodies.append((shared.render(prompt).body, Renderer(ChatForm(bundle, ChatOptions())).render(prompt).body))
             return super().answer(effect)
 

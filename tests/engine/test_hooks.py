@@ -19,8 +19,8 @@ from semel.engine.hooks import HOOK_SECONDS, Asker
 from semel.engine.resume import Ground
 from semel.errors import BadAgent, HookRefused, KeyReuse
 from semel.faces.agent import PHASES
-from semel.faces.views import view_of
 from semel.ports.tool import Call
+from tests.core.said import said_in
 from tests.engine.fakes import CountingTool, call, counting, events_of, ground, script_file
 from tests.engine.slow import StandingClock
 
@@ -55,7 +55,7 @@ def records(at: Ground, kind: str) -> list[dict[str, Any]]:
 
 
 def results(at: Ground) -> list[str]:
-    return [message.text for message in view_of(at.store, "s").state.transcript if hasattr(message, "tool_call_id")]
+    return [message.text for message in said_in(at.store, "s") if hasattr(message, "tool_call_id")]
 
 
 # what each may do
@@ -118,7 +118,7 @@ async def test_a_pre_tool_hook_changes_the_arguments_and_the_model_keeps_seeing_
     assert [told.tool for told in seen] == ["pay", "look"]
     intents = records(at, "tool_dispatch_intent")
     assert [intent.get("args") for intent in intents] == ['{"cents":5000}', None]
-    said = view_of(at.store, "s").state.transcript[1]
+    said = said_in(at.store, "s")[1]
     assert '"cents":6000' in said.calls[0].arguments.replace(" ", "")  # type: ignore[union-attr]  # an answer
 
 
@@ -223,7 +223,7 @@ FAULTS: dict[str, tuple[Callable[[Standing], Callable[[Any], object]], str]] = {
 def ended_as(phase: str, at: Ground) -> list[str]:
     """What the model read of the two calls, or what it is known to have said, where a hook of that phase broke."""
     if phase == "post_assistant":
-        return [message.text for message in view_of(at.store, "s").state.transcript if hasattr(message, "blocks")]
+        return [message.text for message in said_in(at.store, "s") if hasattr(message, "blocks")]
     return results(at)
 
 

@@ -10,8 +10,8 @@ from semel import Agent, Cancelled, Completed, Failed, Interrupted, Runtime
 from semel.core.values import JSON
 from semel.engine.resume import Ground
 from semel.errors import KeyReuse, SendRetracted, SessionBusy, UnknownMessage
-from semel.faces.views import view_of
 from semel.ports.tool import Call
+from tests.core.said import said_in
 from tests.engine.fakes import call, counting, events_of, ground, script_file
 from tests.engine.slow import disk_ground
 from tests.engine.test_runtime_races import Waiting
@@ -34,7 +34,7 @@ def at(on: Ground, kind: str) -> list[int]:
 
 def texts(on: Ground) -> list[str]:
     """What the model has been told by people, in order, as the log tells the conversation."""
-    return [message.text for message in view_of(on.store, "s").state.transcript if type(message).__name__ == "UserMessage"]
+    return [message.text for message in said_in(on.store, "s") if type(message).__name__ == "UserMessage"]
 
 
 async def test_a_steer_is_durable_when_it_is_answered_and_in_the_next_request(on: Ground, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from semel import Agent, Completed, Done, Failed, Limits, Runtime, TurnView
 from semel.core.values import Effect, ToolMessage
 from semel.errors import ToolFailed
-from semel.faces.views import view_of
 from semel.ports.tool import Call
+from tests.core.said import said_in
 from tests.engine.fakes import call, counting, events_of, ground, script_file
 from tests.engine.slow import disk_ground
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 def told(at: Any) -> list[str]:
-    return [message.text for message in view_of(at.store, "s").state.transcript if isinstance(message, ToolMessage)]
+    return [message.text for message in said_in(at.store, "s") if isinstance(message, ToolMessage)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -15,8 +15,8 @@ from semel.core.values import JSON, AssistantMessage, Message, Text, ToolCall, T
 from semel.errors import BadHistory
 from semel.faces.histories import anthropic, openai_chat, openai_responses
 from semel.faces.histories.supplying import FORMATS, supply_session
-from semel.faces.views import view_of
 from tests.core.quiet import quiesce
+from tests.core.said import said_in
 from tests.core.scripts import SCRIPTS
 from tests.core.test_prefixes import played, prefixes, revived
 from tests.engine.fakes import ground
@@ -265,8 +265,7 @@ def test_a_session_starts_from_a_history_and_a_second_one_is_refused() -> None:
     medium = Medium()
     said = [GO, {"role": "assistant", "content": "hello"}]
     assert start("openai_chat", said, medium) == 1
-    view = view_of(ground(medium).store, "box")
-    assert [message.text for message in view.state.transcript] == ["go", "hello"]
+    assert [message.text for message in said_in(ground(medium).store, "box")] == ["go", "hello"]
     with pytest.raises(BadHistory, match="has a conversation already"):
         start("openai_chat", said, medium)
 

@@ -64,7 +64,12 @@ def test_a_log_of_one_gibibyte_fills_refuses_closes_and_opens_again(tmp_path: Pa
     assert opened["over"] < OPEN_BYTES_MOST
 
     folded = program("fold", str(root))
-    print(f"with the fold, whose transcript is in memory: {folded['seconds']:.1f} s, {folded['over'] / MIB:.0f} MiB")
+    print(f"with the fold {folded['seconds'] / floor['seconds']:.1f} x, {folded['over'] / MIB:.0f} MiB")
+    assert folded["head"] == opened["frames"] - 1
+    assert folded["over"] < OPEN_BYTES_MOST
+    kept = program("keep", str(root))
+    print(f"a fold that keeps what is said takes {kept['over'] / MIB:.0f} MiB, which the bound notices")
+    assert kept["over"] > OPEN_BYTES_MOST
     printed, shown = verified_at_a_terminal(root)
     print(shown.replace("\r", "\n").splitlines()[-1], printed)
     assert "clean" in printed

@@ -10,7 +10,8 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.values import UserMessage
-from semel.faces.views import frame_event, view_of
+from semel.faces.views import frame_event, frames_of, view_of
+from tests.core.said import said_in
 from tests.sweep.lives import KILLED, Lives, facts, kill_points
 from tests.sweep.reference import ACKNOWLEDGED, ACTIONS, PERSISTED
 from tests.sweep.talk import MESSAGES, SESSION
@@ -20,11 +21,12 @@ LIVES_MOST = 4
 
 def check(place: Path) -> Counter[str]:
     """What must hold once everything has come to rest; how many records of each kind there are."""
-    found = view_of(FileStore(place / "state", SystemClock(), known=KNOWN), SESSION)
-    said = Counter(message.text for message in found.state.transcript if isinstance(message, UserMessage))
+    store = FileStore(place / "state", SystemClock(), known=KNOWN)
+    found = view_of(store, SESSION)
+    said = Counter(message.text for message in said_in(store, SESSION) if isinstance(message, UserMessage))
     told = {text: said[text] for text in MESSAGES.values()}
     assert told == dict.fromkeys(MESSAGES.values(), 1), told
-    kinds = Counter(str(frame_event(frame)["type"]) for frame in found.frames if frame.seq > 0)
+    kinds = Counter(str(frame_event(frame)["type"]) for frame in frames_of(store, SESSION) if frame.seq > 0)
     assert kinds["run_started"] == kinds["run_finished"]
     assert found.state.run is None
     assert found.state.queue == ()

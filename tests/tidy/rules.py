@@ -13,6 +13,8 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 70
 
 CORE_MAY_IMPORT = frozenset(
     {
+        "abc",
+        "array",
         "bisect",
         "collections",
         "dataclasses",
@@ -212,7 +214,14 @@ def barrier_writes_alone(source: Source) -> Iterator[Finding]:
         yield from log_writes(source)
 
 
+def state_is_frozen(source: Source) -> Iterator[Finding]:
+    """Only a fold changes a struct in place, and only what it owns."""
+    if _is_python(source) and not re.fullmatch(r"src/semel/core/(fold(_\w+)?|owned)\.py|tests/.*", source.path):
+        yield from _lines(source, re.compile(r"force_setattr|semel\.core\.owned"), "only a fold changes a frozen struct")
+
+
 RULES: tuple[Rule, ...] = (
+    state_is_frozen,
     registry_hosts,
     machine_paths,
     leftovers,

@@ -28,6 +28,8 @@ PLANTED: list[tuple[Rule, str, str, str]] = [
     (rules.silenced_checks, "src/semel/a.py", "x = y  # no" + "qa: S101", "x = y  # no" + "qa: S101  # checked above"),
     (rules.sizes, "src/semel/a.py", "x = 1\n" * 401, "x = 1\n" * 400),
     (rules.sizes, "tests/test_a.py", LONG_FUNCTION, LONG_FUNCTION.removesuffix("    x = 1\n")),
+    (rules.state_is_frozen, "src/semel/core/decide.py", "from semel.core.owned import put", "from semel.core.state import Run"),
+    (rules.state_is_frozen, "src/semel/engine/a.py", "structs.force_setattr(run, 'usage', 1)", "structs.replace(run, usage=1)"),
     (rules.core_is_pure, "src/semel/core/a.py", "import os", "import zlib"),
     (rules.core_is_pure, "src/semel/core/a.py", "from semel.ports import log", "from semel.core import frame"),
     (rules.core_is_pure, "src/semel/core/a.py", "from semel import engine", "from semel import errors"),

@@ -24,9 +24,10 @@ from semel.adapters.tools.command import CommandDeclaration, CommandTool
 from semel.core.values import ToolMessage
 from semel.engine import perform
 from semel.errors import BadAgent
-from semel.faces.views import view_of
+from semel.faces.views import frames_of, view_of
 from semel.ports.tool import ProcessMark, ToolPort
 from semel.testing.ground import memory_ground
+from tests.core.said import said_in
 
 pytestmark = [
     pytest.mark.anyio,
@@ -73,14 +74,13 @@ async def run_of(place: Path, found: ToolPort) -> tuple[Any, list[str], str]:
     agent, at = Agent("a", model=f"scripted:{place}/m.json", tools=[found]), memory_ground()
     async with Runtime(agents=[agent], ground=at) as runtime:
         result = await (await runtime.session("s", agent=agent).send("go")).result()
-    state = view_of(at.store, "s").state
-    told = [message.text for message in state.transcript if isinstance(message, ToolMessage)]
+    told = [message.text for message in said_in(at.store, "s") if isinstance(message, ToolMessage)]
     (key,) = [record["record"]["call_key"] for record in planned(at)]
     return result, told, key
 
 
 def planned(at: Any) -> list[dict[str, Any]]:
-    frames = view_of(at.store, "s").frames
+    frames = frames_of(at.store, "s")
     batches = [json.loads(frame.payload) for frame in frames if b'"tool_batch_started"' in frame.payload]
     return [{"record": call} for batch in batches for call in batch["planned_calls"]]
 

@@ -29,8 +29,9 @@ class CallState(Frozen, frozen=True, kw_only=True):
     """One call of the open batch. At most one of `refusal` and `result` ends it.
 
     `returned` is an outcome that an earlier record than `tool_result` has brought: an early return, or the stand-in of a
-    deferred call. `args` are arguments that a person or a hook changed. `torn_outcome` says that its outcome stands in a
-    write that never became whole: nothing was sent because of it.
+    deferred call, and `output_at` the seq of that record; `ended_at` is the seq of the one that ends it. `args` are arguments
+    that a person or a hook changed. `torn_outcome` says that its outcome stands in a write that never became whole: nothing was
+    sent because of it.
     """
 
     planned: PlannedCall
@@ -47,6 +48,8 @@ class CallState(Frozen, frozen=True, kw_only=True):
     held: ToolCallProviderHeld | None = None
     deferred: ToolCallDeferred | None = None
     tag: int | None = None
+    output_at: int = 0
+    ended_at: int = 0
 
     @property
     def settled(self) -> Settlement | None:
@@ -94,12 +97,13 @@ class Batch(Frozen, frozen=True, kw_only=True):
 
     def with_call(self, call: CallState) -> "Batch":
         """The batch with a newer state of one call."""
-        at = call.planned.ordinal
-        return replace(self, calls=(*self.calls[:at], call, *self.calls[at + 1 :]))
+        calls = list(self.calls)
+        calls[call.planned.ordinal] = call
+        return replace(self, calls=tuple(calls))
 
 
 class Step(Frozen, frozen=True, kw_only=True):
-    """The newest step of a run. `answer` is None while it is in flight (D4).
+    """The newest step of a run. `answer` is None while it is in flight (D4); `answered_at` is the seq of its record.
 
     `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered. `hooks`
     tell what the agent's hooks made of the answer and of its calls.
@@ -111,6 +115,7 @@ class Step(Frozen, frozen=True, kw_only=True):
     drained: tuple[str, ...]
     messages: tuple[str, ...] = ()
     answer: AssistantMessage | None = None
+    answered_at: int = 0
     answer_tags: tuple[int, ...] = ()
     stop: Stop | None = None
     approvals: tuple[Approval, ...] = ()

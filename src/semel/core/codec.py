@@ -5,6 +5,8 @@ Decoding follows design 14: an unknown type of a ver 1 frame is informational an
 known type that does not decode was written by a newer build.
 """
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from semel.core import features
@@ -61,6 +63,23 @@ def decode(frame: Frame, where: str = "the log", known: frozenset[str] = feature
         raise NewerWriter(f"record {frame.seq} of {where}", detail=f"({kind}) does not decode: {error}") from error
     except msgspec.DecodeError as error:
         raise NewerWriter(f"record {frame.seq} of {where}", detail=f"is not JSON: {error}") from error
+
+
+def decoded(
+    frames: Iterable[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
+) -> Iterator[tuple[Frame, Record | None]]:
+    """Many frames, each with its record; raises as `decode` does when it comes to one that that refuses."""
+    plain = _decoder.decode
+    for frame in frames:
+        if frame.requires:
+            yield frame, decode(frame, where, known)
+            continue
+        try:
+            record = plain(frame.payload)
+        except msgspec.DecodeError:
+            yield frame, decode(frame, where, known)
+        else:
+            yield frame, record
 
 
 def _type_of(payload: bytes) -> str | None:

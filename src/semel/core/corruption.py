@@ -1,9 +1,12 @@
 """The fourteen ways in which a log can contradict itself (K1-K14), and the one comparison of named entries (K15-K17)."""
 
 import enum
+import hashlib
+
+import msgspec
 
 from semel.core.records import Content
-from semel.core.state import Logged, Session
+from semel.core.state import Position, Session
 from semel.errors import CorruptLog
 
 
@@ -26,15 +29,20 @@ class Reason(enum.StrEnum):
     INCONSISTENT_COST = "inconsistent_cost"
 
 
-def contradiction(state: Session, logged: Logged, reason: Reason, detail: str) -> CorruptLog:
+def contradiction(state: Session, logged: Position, reason: Reason, detail: str) -> CorruptLog:
     """The error for a record that contradicts the log before it; the caller raises it."""
     run_id = state.run.run_id if state.run else None
     return CorruptLog(reason.value, session=state.session, run_id=run_id, seq=logged.seq, detail=detail)
 
 
-def same_entry(declared: Content, found: Content) -> bool:
-    """Whether an entry that exists holds what was declared for it.
+def same_entry(declared: Content, found: Content | bytes) -> bool:
+    """Whether an entry that exists holds what was declared for it. `found` is its content, or the digest of it.
 
     Contents carry nothing that the store assigns (that is in the frame header), so equality is the whole comparison (K16).
     """
-    return declared == found
+    return entry_digest(declared) == found if isinstance(found, bytes) else declared == found
+
+
+def entry_digest(content: Content) -> bytes:
+    """What stands for a content whose text is not kept: 16 bytes of the sha256 of its encoding, which is deterministic."""
+    return hashlib.sha256(msgspec.json.encode(content)).digest()[:16]

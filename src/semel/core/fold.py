@@ -7,14 +7,13 @@ complete or repaired turns only (P1): an answer without calls commits itself, on
 from collections.abc import Iterable
 from typing import assert_never
 
-from msgspec.structs import replace
-
 from semel.core.corruption import Reason, contradiction
 from semel.core.fold_approval import apply_to_approval
-from semel.core.fold_batch import apply_to_batch
+from semel.core.fold_batch import Handler, batch_handler
 from semel.core.fold_context import apply_to_context
-from semel.core.fold_run import apply_to_run
-from semel.core.fold_session import apply_to_session
+from semel.core.fold_run import run_handler
+from semel.core.fold_session import session_handler
+from semel.core.owned import change, owned, put
 from semel.core.records import (
     ApprovalRecorded,
     ApprovalRequested,
@@ -59,37 +58,13 @@ from semel.core.records import (
     ToolResult,
     TurnFinished,
 )
-from semel.core.state import Logged, Session
+from semel.core.state import Logged, Position, Session
 
 
-def fold(records: Iterable[Logged], state: Session) -> Session:
-    """Apply all records in order, starting from `state`; folding a log in two parts gives what folding it whole gives."""
-    for logged in records:
-        state = apply(state, logged)
-    return state
-
-
-def ahead(state: Session, records: Iterable[Record]) -> Session:
-    """The state as it will be after these records, for a decision that looks past the barrier it is about to ask for."""
-    at_ms, fence = state.last_at_ms, state.last_fence
-    return fold(
-        (
-            Logged(seq=seq, at_ms=at_ms, fence=fence, record=record, digest=state.digest)
-            for seq, record in enumerate(records, start=state.head + 1)
-        ),
-        state,
-    )
-
-
-def apply(state: Session, logged: Logged) -> Session:
-    """The state after one more record. Raises CorruptLog."""
-    if logged.seq != state.head + 1:
-        raise contradiction(state, logged, Reason.NON_CONSECUTIVE_SEQ, f"expected record {state.head + 1}")
-    state = _advance(state, logged)
-    record = logged.record
+def _handler(record: Record) -> Handler:
     match record:
-        case None | ModelAttemptFinished():
-            return state
+        case ModelAttemptFinished():
+            return _nothing
         case (
             ToolDispatchIntent()
             | ToolResult()
@@ -103,7 +78,7 @@ def apply(state: Session, logged: Logged) -> Session:
             | ToolCallProviderHeld()
             | ApprovalRecorded()
         ):
-            return apply_to_batch(state, logged, record)
+            return batch_handler(record)
         case (
             StepStarted()
             | ModelStepFinished()
@@ -120,11 +95,11 @@ def apply(state: Session, logged: Logged) -> Session:
             | RunRefrozen()
             | BudgetFired()
         ):
-            return apply_to_run(state, logged, record)
+            return run_handler(record)
         case ApprovalRequested() | ApprovalResolved():
-            return apply_to_approval(state, logged, record)
+            return apply_to_approval
         case Queued() | Retracted() | LateResult() | IndeterminateResolved() | HistorySupplied():
-            return apply_to_session(state, logged, record)
+            return session_handler(record)
         case (
             CompactionMessage()
             | CompactionRequest()
@@ -135,24 +110,72 @@ def apply(state: Session, logged: Logged) -> Session:
             | ContextCeilingWait()
             | ContextCeilingDecided()
         ):
-            return apply_to_context(state, logged, record)
+            return apply_to_context
     assert_never(record)
 
 
-def _advance(state: Session, logged: Logged) -> Session:
-    """Position, clocks and features. Time between two records of one tenure is time in which the run was running."""
-    run = state.run
-    if run is not None and logged.fence == state.last_fence and logged.at_ms > state.last_at_ms:
-        run = replace(run, running_ms=run.running_ms + logged.at_ms - state.last_at_ms)
-    features = state.features
-    if logged.requires and not features.issuperset(logged.requires):
-        features = features.union(logged.requires)
-    return replace(
+def _nothing(state: Session, _place: Position, _record: ModelAttemptFinished) -> Session:
+    return state
+
+
+_HANDLERS: dict[type[Record], Handler] = {}
+"""What a record of each type does to the state, once it was asked."""
+
+
+def fold(records: Iterable[Logged], state: Session) -> Session:
+    """Apply all records in order, starting from `state`; folding a log in two parts gives what folding it whole gives.
+
+    Raises CorruptLog.
+    """
+    return fold_placed(((logged, logged.record) for logged in records), state)
+
+
+def fold_placed(records: Iterable[tuple[Position, Record | None]], state: Session) -> Session:
+    """As `fold`, of records beside where they stand.
+
+    Position, clocks and features are what every record moves, so they are kept beside the state until the last one. Time between
+    two records of one tenure is time in which the run was running.
+    """
+    state = owned(state)
+    handlers, last = _HANDLERS, None
+    head, at_ms, features, ran_ms = state.head, state.last_at_ms, state.features, 0
+    for place, record in records:
+        head += 1
+        if place.seq != head:
+            raise contradiction(state, place, Reason.NON_CONSECUTIVE_SEQ, f"expected record {head}")
+        now_ms = place.at_ms
+        if now_ms > at_ms and state.run is not None and place.fence == (state.last_fence if last is None else last.fence):
+            ran_ms += now_ms - at_ms
+        at_ms, last = now_ms, place
+        if place.requires and not features.issuperset(place.requires):
+            features = features.union(place.requires)
+        if record is not None:
+            kind = type(record)
+            handler = handlers.get(kind)
+            if handler is None:
+                handler = handlers[kind] = _handler(record)
+            state = handler(state, place, record)
+            if ran_ms and state.run is None:
+                ran_ms = 0
+    if last is not None:
+        change(state, head=head, digest=last.digest, last_at_ms=at_ms, last_fence=last.fence, features=features)
+    if ran_ms and state.run is not None:
+        put(state.run, "running_ms", state.run.running_ms + ran_ms)
+    return state
+
+
+def apply(state: Session, logged: Logged) -> Session:
+    """The state after one more record. Raises CorruptLog."""
+    return fold((logged,), state)
+
+
+def ahead(state: Session, records: Iterable[Record]) -> Session:
+    """The state as it will be after these records, for a decision that looks past the barrier it is about to ask for."""
+    at_ms, fence = state.last_at_ms, state.last_fence
+    return fold(
+        (
+            Logged(seq=seq, at_ms=at_ms, fence=fence, record=record, digest=state.digest)
+            for seq, record in enumerate(records, start=state.head + 1)
+        ),
         state,
-        head=logged.seq,
-        digest=logged.digest,
-        last_at_ms=logged.at_ms,
-        last_fence=logged.fence,
-        run=run,
-        features=features,
     )

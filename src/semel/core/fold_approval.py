@@ -9,11 +9,11 @@ from semel.core.corruption import Reason, contradiction
 from semel.core.keys import call_key_of
 from semel.core.records import ApprovalRecord, ApprovalRequested, ApprovalResolved
 from semel.core.referring import open_run, with_step
-from semel.core.state import Logged, Session
+from semel.core.state import Position, Session
 from semel.core.values import digest_text
 
 
-def apply_to_approval(state: Session, logged: Logged, record: ApprovalRecord) -> Session:
+def apply_to_approval(state: Session, logged: Position, record: ApprovalRecord) -> Session:
     """The state after one record of an approval. Raises CorruptLog."""
     step = _answered(state, logged, record)
     match record:
@@ -26,7 +26,7 @@ def apply_to_approval(state: Session, logged: Logged, record: ApprovalRecord) ->
     return with_step(state, replace(step, approvals=approvals))
 
 
-def _answered(state: Session, logged: Logged, record: ApprovalRecord) -> Step:
+def _answered(state: Session, logged: Position, record: ApprovalRecord) -> Step:
     """The open step, whose answer holds the call and whose batch has not begun."""
     run = open_run(state, logged, record.run_id)
     step = run.step
@@ -40,7 +40,7 @@ def _answered(state: Session, logged: Logged, record: ApprovalRecord) -> Step:
     return step
 
 
-def _asked(state: Session, logged: Logged, step: Step, record: ApprovalRequested) -> tuple[Approval, ...]:
+def _asked(state: Session, logged: Position, step: Step, record: ApprovalRequested) -> tuple[Approval, ...]:
     if step.approval(record.ordinal) is not None:
         raise contradiction(
             state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"a person is asked twice about call {record.ordinal}"
@@ -52,7 +52,7 @@ def _asked(state: Session, logged: Logged, step: Step, record: ApprovalRequested
     return (*step.approvals, Approval(asked=record))
 
 
-def _resolved(state: Session, logged: Logged, step: Step, record: ApprovalResolved) -> tuple[Approval, ...]:
+def _resolved(state: Session, logged: Position, step: Step, record: ApprovalResolved) -> tuple[Approval, ...]:
     approval = step.approval(record.ordinal)
     if approval is None:
         raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"nobody was asked about call {record.ordinal}")

@@ -1,14 +1,16 @@
 """The part of the fold that follows one batch of tool calls, from its plan to its commit marker."""
 
-from typing import NamedTuple, assert_never
+from collections.abc import Callable
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from semel.core.calls import CLOSE_OUTS, Batch, CallState, Step
 from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_commit import batch_finished
-from semel.core.keys import batch_id_of, call_key_of
+from semel.core.keys import batch_id_of, call_keys_of
 from semel.core.outcomes import Outcome, Settlement
+from semel.core.owned import change, put
 from semel.core.records import (
     ApprovalRecorded,
     BatchRecord,
@@ -29,96 +31,84 @@ from semel.core.records import (
 )
 from semel.core.referring import use_tags
 from semel.core.standing import is_sequential
-from semel.core.state import Logged, OwedCall, Run, Session
+from semel.core.state import OwedCall, Position, Run, Session
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import ToolCall, digest_text
+from semel.errors import need
+
+Handler = Callable[[Session, Position, Any], Session]
+"""What a record of one type does to the state. Its third argument is a record of that type."""
 
 
-class Place(NamedTuple):
-    """Where a record of a call belongs: the open run, its step, and the step's batch."""
-
-    run: Run
-    step: Step
-    batch: Batch
-
-
-def apply_to_batch(state: Session, logged: Logged, record: BatchRecord) -> Session:
-    """The state after one record of a batch. Raises CorruptLog."""
+def batch_handler(record: BatchRecord) -> Handler:
+    """What a record of this type does; all of these raise CorruptLog."""
     match record:
         case ToolBatchStarted():
-            return _started(state, logged, record)
-        case ToolBatchFinished():
-            run, step, batch = _open_batch(state, logged, record.batch_id)
-            return batch_finished(state, logged, run, step, batch)
-        case ToolRerun():
-            return _rerun(state, record)
-    run, step, batch = _open_batch(state, logged, record.batch_id)
-    call = _applied(state, logged, Place(run, step, batch), record)
-    if logged.torn and call.settled is not None and batch.calls[record.ordinal].settled is None:
-        call = replace(call, torn_outcome=True)
-    if isinstance(record, ToolResult):
-        run = replace(run, tool_results=run.tool_results + 1)
-    if run.pause is not None and not isinstance(record, ToolProcess):
-        run = replace(run, pause=None)  # a pause lasts until the run goes on
-    tag = getattr(record, "tag", None)
-    if tag is not None:
-        state, call = use_tags(state, logged, (tag,)), replace(call, tag=tag)
-    if isinstance(record, ToolResult | ToolCallReturned) and call.held is not None:
-        state = _paid(state, call, record)
-    if isinstance(record, ToolCallDeferred | ToolCallProviderHeld):
-        state = _owed(state, logged, run, step, record)
-    return _with_batch(state, run, step, batch.with_call(call))
-
-
-def _applied(state: Session, logged: Logged, place: Place, record: OneCallRecord) -> CallState:
-    """The call that the record is about, after it."""
-    call = _call(state, logged, place.batch, record.ordinal)
-    match record:
+            return _started
         case ToolDispatchIntent():
-            return _intent(state, logged, call, record)
+            return _intent
         case ToolResult():
-            return _result(state, logged, place.batch, call, record)
+            return _result
+        case ToolBatchFinished():
+            return _finished
         case ToolCallReturned():
-            return _returned(state, logged, call, record)
+            return _returned
         case ToolNoDispatch():
-            return _no_dispatch(state, logged, call, record)
+            return _no_dispatch
         case ToolProcess():
-            return replace(call, process=record)
+            return _process
+        case ToolRerun():
+            return _rerun
         case ToolCallDeferred():
-            return _deferred(state, logged, call, record)
+            return _deferred
         case ToolCallProviderHeld():
-            return _held(state, logged, place, call, record)
+            return _held
         case ApprovalRecorded():
-            return _approval_recorded(state, logged, place, call, record)
+            return _approval_recorded
     assert_never(record)
 
 
-def calls_of(step: Step) -> tuple[ToolCall, ...]:
-    """The calls of a step's answer, in issue order."""
-    return step.answer.calls if step.answer else ()
+def _call(state: Session, logged: Position, record: OneCallRecord) -> CallState:
+    """The call of the open batch that the record is about."""
+    run, ordinal = state.run, record.ordinal
+    step = run.step if run is not None else None
+    batch = step.batch if step is not None else None
+    if batch is None or batch.finished or batch.batch_id != record.batch_id:
+        batch = _open_batch(state, logged, record.batch_id)[2]  # raises
+    if 0 <= ordinal < len(batch.calls):
+        return batch.calls[ordinal]
+    raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {ordinal}")
 
 
-def _open_batch(state: Session, logged: Logged, batch_id: str) -> tuple[Run, Step, Batch]:
+def _open_batch(state: Session, logged: Position, batch_id: str) -> tuple[Run, Step, Batch]:
     run = state.run
-    batch = run.step.batch if run is not None and run.step is not None else None
-    if run is None or run.step is None or batch is None or batch.batch_id != batch_id:
+    step = run.step if run is not None else None
+    batch = step.batch if step is not None else None
+    if run is None or step is None or batch is None or batch.batch_id != batch_id:
         raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"batch {batch_id} is not the open one")
     if batch.finished:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"batch {batch_id} is finished")
-    return run, run.step, batch
+    return run, step, batch
 
 
-def _call(state: Session, logged: Logged, batch: Batch, ordinal: int) -> CallState:
-    if not 0 <= ordinal < len(batch.calls):
-        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the batch has no call {ordinal}")
-    return batch.calls[ordinal]
+def _went_on(state: Session, results: int = 0) -> None:
+    """A pause lasts until the run goes on. So many results came just now."""
+    run = need(state.run, "an open batch belongs to an open run")
+    if results:
+        put(run, "tool_results", run.tool_results + results)
+    if run.pause is not None:
+        put(run, "pause", None)
 
 
-def _with_batch(state: Session, run: Run, step: Step, batch: Batch) -> Session:
-    return replace(state, run=replace(run, step=replace(step, batch=batch)))
+def _tagged(state: Session, logged: Position, call: CallState, tag: int | None) -> Session:
+    """The tag of the part that the call will be, if its record gave one."""
+    if tag is None:
+        return state
+    put(call, "tag", tag)
+    return use_tags(state, logged, (tag,))
 
 
-def _started(state: Session, logged: Logged, record: ToolBatchStarted) -> Session:
+def _started(state: Session, logged: Position, record: ToolBatchStarted) -> Session:
     run = state.run
     if run is None or run.run_id != record.run_id:
         known = record.run_id in state.ended
@@ -126,35 +116,51 @@ def _started(state: Session, logged: Logged, record: ToolBatchStarted) -> Sessio
             state, logged, Reason.RECORD_AFTER_FINISH if known else Reason.UNKNOWN_OPERATION, f"run {record.run_id} is not open"
         )
     step = run.step
-    if step is None or step.step_id != record.step_id or not calls_of(step):
+    calls = step.answer.calls if step is not None and step.answer is not None else ()
+    if step is None or step.step_id != record.step_id or not calls:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} has no answer with calls")
     if step.batch is not None:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"step {record.step_id} has its batch already")
-    if step.undecided:
+    if step.approvals and step.undecided:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch starts while a person has not answered for a call")
     plan = record.planned_calls
-    if len(plan) != len(calls_of(step)) or not all(map(_as_issued, plan, calls_of(step), range(len(plan)), [step] * len(plan))):
+    if not _all_as_issued(plan, calls, step):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, "the plan is not of the calls that the model issued")
-    derived = [call_key_of(state.lineage, run.run_id, step.step_id, call.ordinal) for call in plan]
+    derived = call_keys_of(state.lineage, run.run_id, step.step_id, len(plan))
     if record.batch_id != batch_id_of(state.lineage, run.run_id, step.step_id) or [call.call_key for call in plan] != derived:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, "the ids of the batch do not derive from its place")
-    batch = Batch(batch_id=record.batch_id, step_id=step.step_id, calls=tuple(CallState(planned=call) for call in plan))
-    return _with_batch(state, run, step, batch)
+    batch = Batch(batch_id=record.batch_id, step_id=step.step_id, calls=tuple([CallState(planned=call) for call in plan]))
+    put(step, "batch", batch)
+    return state
 
 
-def _as_issued(planned: PlannedCall, issued: ToolCall, ordinal: int, step: Step) -> bool:
-    """Whether a planned call is the one that the model issued there, or what a person made of it; and, if asked for, approved."""
-    approval = step.approval(ordinal)
-    answer = approval.resolved if approval is not None else None
-    if answer is not None and answer.decision != "approved" and planned.refused is None:
+def _finished(state: Session, logged: Position, record: ToolBatchFinished) -> Session:
+    run, step, batch = _open_batch(state, logged, record.batch_id)
+    return batch_finished(state, logged, run, step, batch)
+
+
+def _all_as_issued(plan: tuple[PlannedCall, ...], calls: tuple[ToolCall, ...], step: Step) -> bool:
+    """Whether the planned calls are those that the model issued, or what a person made of them; and, if asked for, approved."""
+    if len(plan) != len(calls):
         return False
-    digest = digest_text(step.proposed(ordinal).arguments) if answer is None else answer.args_digest
-    return (planned.ordinal, planned.tool_call_id, planned.tool) == (ordinal, issued.id, issued.name) and (
-        planned.args_digest == digest
-    )
+    for at, planned in enumerate(plan):
+        issued = calls[at]
+        if planned.ordinal != at or planned.tool_call_id != issued.id or planned.tool != issued.name:
+            return False
+        approval = step.approval(at) if step.approvals else None
+        if approval is None or approval.resolved is None:
+            digest = digest_text(step.proposed(at).arguments if step.hooks else issued.arguments)
+        elif approval.resolved.decision != "approved" and planned.refused is None:
+            return False
+        else:
+            digest = approval.resolved.args_digest
+        if planned.args_digest != digest:
+            return False
+    return True
 
 
-def _intent(state: Session, logged: Logged, call: CallState, record: ToolDispatchIntent) -> CallState:
+def _intent(state: Session, logged: Position, record: ToolDispatchIntent) -> Session:
+    call = _call(state, logged, record)
     if call.intent or call.torn_intent or call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} starts twice")
     planned = call.planned
@@ -162,28 +168,39 @@ def _intent(state: Session, logged: Logged, call: CallState, record: ToolDispatc
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was not planned like this")
     if record.args_digest != (planned.args_digest if record.args is None else digest_text(record.args)):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was planned with other arguments")
-    call = replace(call, args=record.args)
-    return replace(call, torn_intent=True) if logged.torn else replace(call, intent=True)
+    put(call, "torn_intent" if logged.torn else "intent", True)  # noqa: FBT003  the value of a field
+    if record.args is not None:
+        put(call, "args", record.args)
+    _went_on(state)
+    return state
 
 
-def _rerun(state: Session, record: ToolRerun) -> Session:
+def _process(state: Session, logged: Position, record: ToolProcess) -> Session:
+    """Informational: it takes the run up from no pause."""
+    put(_call(state, logged, record), "process", record)
+    return state
+
+
+def _rerun(state: Session, _logged: Position, record: ToolRerun) -> Session:
     """Informational: a rerun of a call that is not open says nothing."""
-    run = state.run
-    batch = run.step.batch if run is not None and run.step is not None else None
-    if run is None or run.step is None or batch is None:
-        return state
-    call = next((call for call in batch.calls if call.planned.call_key == record.call_key), None)
-    if call is None or batch.finished:
-        return state
-    return _with_batch(state, run, run.step, batch.with_call(replace(call, reruns=record.n)))
+    batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
+    for call in batch.calls if batch is not None and not batch.finished else ():
+        if call.planned.call_key == record.call_key:
+            put(call, "reruns", record.n)
+    return state
 
 
-def _returned(state: Session, logged: Logged, call: CallState, record: ToolCallReturned) -> CallState:
+def _returned(state: Session, logged: Position, record: ToolCallReturned) -> Session:
+    call = _call(state, logged, record)
     _sent_and_open(state, logged, call, record.call_key, "returns")
-    return replace(call, returned=_settlement(record, record.output))
+    state = _paid(state, call, record)
+    change(call, returned=_settlement(record, record.output), output_at=logged.seq, torn_outcome=logged.torn)
+    _went_on(state)
+    return state
 
 
-def _deferred(state: Session, logged: Logged, call: CallState, record: ToolCallDeferred) -> CallState:
+def _deferred(state: Session, logged: Position, record: ToolCallDeferred) -> Session:
+    call = _call(state, logged, record)
     _sent_and_open(state, logged, call, record.call_key, "is deferred")
     if record.handle in state.handles:
         raise contradiction(
@@ -193,19 +210,25 @@ def _deferred(state: Session, logged: Logged, call: CallState, record: ToolCallD
             f"handle {record.handle!r} belongs to call {state.handles[record.handle]}",
         )
     stand_in = Settlement(outcome=Outcome.COMPLETED, is_error=False, text=record.output.text, parts=record.output.parts)
-    return replace(call, deferred=record, returned=stand_in)
+    change(call, deferred=record, returned=stand_in, output_at=logged.seq, torn_outcome=logged.torn)
+    _went_on(state)
+    return _owed(state, logged, call, record)
 
 
-def _held(state: Session, logged: Logged, place: Place, call: CallState, record: ToolCallProviderHeld) -> CallState:
+def _held(state: Session, logged: Position, record: ToolCallProviderHeld) -> Session:
+    call = _call(state, logged, record)
     if call.held is not None:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} is held twice")
     _sent_and_open(state, logged, call, record.call_key, "is held")
-    if record.sequential != is_sequential(place.run, place.batch):
+    run, _, batch = _open_batch(state, logged, record.batch_id)
+    if record.sequential != is_sequential(run, batch):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is of a batch that runs otherwise")
-    return replace(call, held=record)
+    put(call, "held", record)
+    _went_on(state)
+    return _owed(state, logged, call, record)
 
 
-def _sent_and_open(state: Session, logged: Logged, call: CallState, call_key: str, what: str) -> None:
+def _sent_and_open(state: Session, logged: Position, call: CallState, call_key: str, what: str) -> None:
     """Only a call that was sent under this key and has no outcome yet can come back in any way."""
     ordinal = call.planned.ordinal
     if call.returned or call.terminal:
@@ -214,11 +237,12 @@ def _sent_and_open(state: Session, logged: Logged, call: CallState, call_key: st
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} {what} but was not sent under this key")
 
 
-def _owed(state: Session, logged: Logged, run: Run, step: Step, record: ToolCallDeferred | ToolCallProviderHeld) -> Session:
+def _owed(state: Session, logged: Position, call: CallState, record: ToolCallDeferred | ToolCallProviderHeld) -> Session:
+    run, step, _ = _open_batch(state, logged, record.batch_id)
     handle = record.handle if isinstance(record, ToolCallDeferred) else None
     owed = OwedCall(
         call_key=record.call_key,
-        tool=calls_of(step)[record.ordinal].name,
+        tool=call.planned.tool,
         arguments=step.arguments(record.ordinal),
         run_id=run.run_id,
         since_ms=logged.at_ms,
@@ -231,7 +255,7 @@ def _owed(state: Session, logged: Logged, run: Run, step: Step, record: ToolCall
 
 def _paid(state: Session, call: CallState, record: ToolResult | ToolCallReturned) -> Session:
     """The result that a held call owed has come; one that is closed out still owes it."""
-    if record.outcome is not Outcome.COMPLETED or record.output is None:
+    if call.held is None or record.outcome is not Outcome.COMPLETED or record.output is None:
         return state
     key = call.planned.call_key
     if key in state.late:
@@ -250,52 +274,83 @@ def _settlement(record: ToolCallReturned | ToolResult, output: ToolOutput) -> Se
     )
 
 
-def _no_dispatch(state: Session, logged: Logged, call: CallState, record: ToolNoDispatch) -> CallState:
+def _no_dispatch(state: Session, logged: Position, record: ToolNoDispatch) -> Session:
+    call = _call(state, logged, record)
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
     if call.intent or call.planned.tool_call_id != record.tool_call_id:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was sent, or is another")
-    return replace(call, refusal=record.message, refusal_reason=record.reason)
+    change(call, refusal=record.message, refusal_reason=record.reason, ended_at=logged.seq)
+    _went_on(state)
+    return _tagged(state, logged, call, record.tag)
 
 
-def _approval_recorded(state: Session, logged: Logged, place: Place, call: CallState, record: ApprovalRecorded) -> CallState:
+def _approval_recorded(state: Session, logged: Position, record: ApprovalRecorded) -> Session:
     """The decision where its batch has it; with an output it closes the call, which then has no other terminal (CON12)."""
-    approval = place.step.approval(record.ordinal)
+    call = _call(state, logged, record)
+    _, step, _ = _open_batch(state, logged, record.batch_id)
+    approval = step.approval(record.ordinal)
     answer = approval.resolved if approval is not None else None
     if answer is None or answer.decision != record.decision or call.planned.call_key != record.call_key:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was not decided like this")
     if record.output is None:
-        return call
+        _went_on(state)
+        return _tagged(state, logged, call, record.tag)
     if call.terminal:
         raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
     if call.intent or record.decision == "approved":
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was approved, and is closed by it")
-    return replace(call, refusal=record.output.text, refusal_reason=record.decision)
+    change(call, refusal=record.output.text, refusal_reason=record.decision, ended_at=logged.seq)
+    _went_on(state)
+    return _tagged(state, logged, call, record.tag)
 
 
-def _result(state: Session, logged: Logged, batch: Batch, call: CallState, record: ToolResult) -> CallState:
-    if call.terminal:
-        raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {record.ordinal} has its terminal already")
-    if call.planned.refused or any(not earlier.terminal for earlier in batch.calls[: record.ordinal]):
-        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is refused, or before its turn")
-    sent = call.intent or call.planned.tool == SUBMIT_TOOL
-    if call.planned.tool_call_id != record.tool_call_id or not (sent or record.outcome in CLOSE_OUTS):
-        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} was never sent, or is another")
+def _result(state: Session, logged: Position, record: ToolResult) -> Session:
+    call, ordinal = _call(state, logged, record), record.ordinal
+    if call.result is not None or call.refusal is not None:
+        raise contradiction(state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"call {ordinal} has its terminal already")
+    planned, returned = call.planned, call.returned
+    if planned.refused or (ordinal and _open_before(state, logged, record)):
+        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is refused, or before its turn")
+    sent = call.intent or planned.tool == SUBMIT_TOOL
+    if planned.tool_call_id != record.tool_call_id or not (sent or record.outcome in CLOSE_OUTS):
+        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} was never sent, or is another")
     if call.held is not None and record.outcome is Outcome.UNKNOWN:
+        raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is held, which is not unknown (R38)")
+    if returned is None and record.output is not None:
+        put(call, "result", _settlement(record, record.output))
+        if logged.torn:
+            put(call, "torn_outcome", True)  # noqa: FBT003  the value of a field
+    else:
+        put(call, "result", _as_returned(state, logged, call, record))
+        put(call, "output_at", call.output_at if record.output is None else 0)
+    put(call, "ended_at", logged.seq)
+    _went_on(state, results=1)
+    if record.tag is not None:
+        state = _tagged(state, logged, call, record.tag)
+    return state if call.held is None else _paid(state, call, record)
+
+
+def _open_before(state: Session, logged: Position, record: ToolResult) -> bool:
+    """Whether a call before this one has no terminal yet."""
+    for earlier in _open_batch(state, logged, record.batch_id)[2].calls[: record.ordinal]:
+        if earlier.result is None and earlier.refusal is None:
+            return True
+    return False
+
+
+def _as_returned(state: Session, logged: Position, call: CallState, record: ToolResult) -> Settlement:
+    """What became of a call whose outcome an earlier record brought, which this one may repeat and never change."""
+    returned = call.returned
+    if returned is None:
         raise contradiction(
-            state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is held, which is not unknown (R38)"
+            state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
         )
-    if call.returned is None:
-        if record.output is None:
-            raise contradiction(
-                state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
-            )
-        return replace(call, result=_settlement(record, record.output))
-    declared = ToolOutput(text=call.returned.text, parts=call.returned.parts)
+    declared = ToolOutput(text=returned.text, parts=returned.parts)
     found = declared if record.output is None else record.output
     settled = _settlement(record, declared)
-    if settled != call.returned or not same_entry(declared, found):
+    if settled != returned or not same_entry(declared, found):
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} returned something else before"
         )
-    return replace(call, result=settled)
+    return settled

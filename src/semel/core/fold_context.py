@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from semel.core.corruption import Reason, contradiction
 from semel.core.pairing import fault_of
+from semel.core.places import RESULT
 from semel.core.records import (
     CompactionAnswer,
     CompactionMessage,
@@ -21,14 +22,13 @@ from semel.core.records import (
     ContextCeilingWait,
     ContextRecord,
 )
-from semel.core.referring import in_flight, keep_entries, message_of, open_run
-from semel.core.state import Ceiling, Logged, Session, View
+from semel.core.referring import in_flight, keep_entries, messages_in, open_run
+from semel.core.state import Ceiling, Position, Session, View
 from semel.core.transcript import showing
-from semel.core.values import ToolMessage
 from semel.errors import CorruptLog
 
 
-def apply_to_context(state: Session, logged: Logged, record: ContextRecord) -> Session:
+def apply_to_context(state: Session, logged: Position, record: ContextRecord) -> Session:
     """The state after one record about the context. Raises CorruptLog."""
     match record:
         case CompactionMessage():
@@ -55,7 +55,7 @@ def apply_to_context(state: Session, logged: Logged, record: ContextRecord) -> S
     assert_never(record)
 
 
-def _message(state: Session, logged: Logged, record: CompactionMessage) -> Session:
+def _message(state: Session, logged: Position, record: CompactionMessage) -> Session:
     """A replacement for the reason that it states. Setup puts its message in front, once, before any model has answered."""
     setup = record.reason == "setup"
     if setup != (record.start == record.end == 0) or (setup and (state.compaction.setup or state.model_steps)):
@@ -68,7 +68,7 @@ def _message(state: Session, logged: Logged, record: CompactionMessage) -> Sessi
     return _with_facts(state, setup=True, policy=record.ceiling) if setup else state
 
 
-def _seen(state: Session, logged: Logged, record: CompactionMessage | CompactionViewApplied) -> Session:
+def _seen(state: Session, logged: Position, record: CompactionMessage | CompactionViewApplied) -> Session:
     """The state in which the model sees the range replaced. A view that no longer assembles is refused, never repaired (C7)."""
     start, end, version = record.start, record.end, record.version
     if version <= state.compaction.version:
@@ -76,27 +76,27 @@ def _seen(state: Session, logged: Logged, record: CompactionMessage | Compaction
     if not 0 <= start <= end <= len(state.transcript) or _inside_exchange(state, start) or _inside_exchange(state, end):
         raise _disagree(state, logged, f"the range [{start}, {end}) is not of whole exchanges of the transcript")
     state = keep_entries(state, logged, record.replacement)
-    messages = tuple(message_of(state, logged, entry.entry_id) for entry in record.replacement)
+    messages = tuple(messages_in(state, logged, record.replacement))
     fault = fault_of(messages, opens=start == 0)
     if fault is not None:
         raise _disagree(state, logged, f"the replacement: {fault}")
     view = View(start=start, end=end, replacement=messages, version=version)
-    return _with_facts(showing(state, view=view, tag_family=state.tag_family), version=version)
+    return _with_facts(showing(state, view=view), version=version)
 
 
 def _inside_exchange(state: Session, at: int) -> bool:
     """Whether a cut there would separate a call from its result."""
-    return at < len(state.transcript) and isinstance(state.transcript[at], ToolMessage)
+    return at < len(state.transcript) and state.transcript.kind(at) == RESULT
 
 
-def _notice(state: Session, logged: Logged, record: CompactionNotice) -> Session:
+def _notice(state: Session, logged: Position, record: CompactionNotice) -> Session:
     if record.notice_seq < state.compaction.next_notice:
         raise _disagree(state, logged, f"notice {record.notice_seq} is given twice")
     outcomes = state.compaction.outcomes if record.view is None else (*state.compaction.outcomes[-7:], record.view)
     return _with_facts(state, next_notice=record.notice_seq + 1, outcomes=outcomes)
 
 
-def _ceiling(state: Session, logged: Logged, record: ContextCeilingWait | ContextCeilingDecided) -> Session:
+def _ceiling(state: Session, logged: Position, record: ContextCeilingWait | ContextCeilingDecided) -> Session:
     run, step = in_flight(state, logged, record.run_id, record.step_id)
     found = run.ceiling if run.ceiling is not None and run.ceiling.step_id == step.step_id else Ceiling(step_id=step.step_id)
     if found.decided:
@@ -114,5 +114,5 @@ def _with_facts(state: Session, **facts: object) -> Session:
     return replace(state, compaction=replace(state.compaction, **facts))
 
 
-def _disagree(state: Session, logged: Logged, detail: str) -> CorruptLog:
+def _disagree(state: Session, logged: Position, detail: str) -> CorruptLog:
     return contradiction(state, logged, Reason.INVALID_COMPACTION_REASON, detail)

@@ -6,16 +6,16 @@ from semel.core.corruption import Reason, contradiction
 from semel.core.keys import run_id_of
 from semel.core.records import FollowUpQueued, Queued, Retracted, RunStarted, SendDelivered, Steered
 from semel.core.records.run import Tags
-from semel.core.referring import keep_entries, message_of, open_run, use_key, use_of, use_tags
-from semel.core.state import TO_THE_RUN, Logged, Pending, PendingKind, QueuedMessage, Run, Session
+from semel.core.referring import keep_entries, message_place, messages_in, open_run, use_key, use_of, use_tags
+from semel.core.state import TO_THE_RUN, Pending, PendingKind, Position, QueuedMessage, Run, Session
 from semel.core.texts import late_message, verdict_message, verdict_result
 from semel.core.transcript import corrected, grown
-from semel.core.values import Message
 
+Named = tuple[str, int, tuple[int, ...]]
 STARTED, RETRACTED, DELIVERED = "started", "retracted", "delivered"
 
 
-def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | SendDelivered) -> Session:
+def on_queue(state: Session, logged: Position, record: Steered | FollowUpQueued | SendDelivered) -> Session:
     """A message to the running run is acknowledged; it waits for the step that drains it."""
     run = open_run(state, logged, record.run_id)
     if run.aborting:
@@ -25,32 +25,36 @@ def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | 
         return _delivered(state, logged, record)
     state = keep_entries(state, logged, record.input)
     names = tuple(entry.entry_id for entry in record.input)
-    messages = [message_of(state, logged, name) for name in names]
+    messages = messages_in(state, logged, record.input)
     kind = PendingKind.STEER if isinstance(record, Steered) else PendingKind.FOLLOW_UP
     asked = record.delivery if isinstance(record, Steered) else None
     state = use_key(state, logged, record.send_id, use_of(asked or kind, messages, None, run.run_id, record.hooks))
-    return _waiting(state, kind, record.send_id or names[0], names, record.tags) if names else state
+    return _waiting(state, kind, record.send_id or names[0], _named(state, logged, names, record.tags)) if names else state
 
 
-def _delivered(state: Session, logged: Logged, record: SendDelivered) -> Session:
+def _delivered(state: Session, logged: Position, record: SendDelivered) -> Session:
     state = keep_entries(state, logged, record.entries)
     _queued_message(state, logged, record.submission_id, record.input, "is delivered to a run")
     state = _taken(state, record.submission_id, DELIVERED)
-    return _waiting(state, PendingKind(record.delivery), record.submission_id, record.input, record.tags)
+    named = _named(state, logged, record.input, record.tags)
+    return _waiting(state, PendingKind(record.delivery), record.submission_id, named)
 
 
-def _waiting(state: Session, kind: PendingKind, source: str, names: tuple[str, ...], tags: Tags) -> Session:
-    waiting = tuple(
-        Pending(entry_id=name, kind=kind, source=source, tags=tags[at] if at < len(tags) else ()) for at, name in enumerate(names)
-    )
+def _named(state: Session, logged: Position, names: tuple[str, ...], tags: Tags) -> list[Named]:
+    """The messages of these names: the name, the place and the tags of each."""
+    return [(name, message_place(state, logged, name), tags[at] if at < len(tags) else ()) for at, name in enumerate(names)]
+
+
+def _waiting(state: Session, kind: PendingKind, source: str, named: list[Named]) -> Session:
+    waiting = tuple(Pending(entry_id=name, kind=kind, source=source, place=place, tags=tags) for name, place, tags in named)
     return replace(state, pending=(*state.pending, *waiting))
 
 
-def queued(state: Session, logged: Logged, record: Queued) -> Session:
+def queued(state: Session, logged: Position, record: Queued) -> Session:
     """A message for a run of its own is acknowledged. It belongs to the session: no rule about a run can touch it (K6)."""
     request = record.request
     state = keep_entries(state, logged, request.input)
-    messages = [message_of(state, logged, entry.entry_id) for entry in request.input]
+    messages = messages_in(state, logged, request.input)
     kind = record.delivery or "queue"
     run_id = run_id_of(state.lineage, record.submission_id)
     state = use_key(state, logged, record.submission_id, use_of(kind, messages, request.context, run_id, record.hooks))
@@ -61,13 +65,13 @@ def queued(state: Session, logged: Logged, record: Queued) -> Session:
     return replace(state, queued=state.queued.plus(message), queue_index=index)
 
 
-def retracted(state: Session, logged: Logged, record: Retracted) -> Session:
+def retracted(state: Session, logged: Position, record: Retracted) -> Session:
     """A queued message is taken back; only one that is there and pending can be (K7)."""
     _queued_message(state, logged, record.submission_id, None, "is taken back")
     return _taken(state, record.submission_id, RETRACTED)
 
 
-def start_of_queued(state: Session, logged: Logged, record: RunStarted) -> Session:
+def start_of_queued(state: Session, logged: Position, record: RunStarted) -> Session:
     """A run that starts under the key of a queued message consumes it; its input must be the queued one."""
     if record.key not in state.queue_index:
         return state
@@ -75,7 +79,7 @@ def start_of_queued(state: Session, logged: Logged, record: RunStarted) -> Sessi
     return _taken(state, record.key, STARTED)
 
 
-def _queued_message(state: Session, logged: Logged, key: str, names: tuple[str, ...] | None, what: str) -> None:
+def _queued_message(state: Session, logged: Position, key: str, names: tuple[str, ...] | None, what: str) -> None:
     """Refuse what names no pending message of the queue: none recorded, one of a run, one consumed or taken back (K7)."""
     why = _why_not_pending(state, key)
     if why is not None:
@@ -98,18 +102,18 @@ def _taken(state: Session, key: str, how: str) -> Session:
     return replace(state, taken=taken, queue_from=start)
 
 
-def drained(state: Session, logged: Logged, names: tuple[str, ...]) -> Session:
+def drained(state: Session, logged: Position, names: tuple[str, ...]) -> Session:
     """The state in which these entries have their place in the transcript, in this order. Only what is pending can be drained."""
     waiting = {item.entry_id: item for item in state.pending}
     for name in names:
         item = waiting.pop(name, None)
         if item is None:
             raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"{name} is drained but not pending")
-        state = _placed(state, logged, item)
+        state = _placed(state, item)
     return replace(state, pending=tuple(waiting.values())) if names else state
 
 
-def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tuple[str, ...]]:
+def left_behind(state: Session, logged: Position, run: Run) -> tuple[Session, tuple[str, ...]]:
     """What a run leaves unanswered takes its place in the transcript at the run's end (Q1, CON7).
 
     Unanswered are the messages that no step drained, and those of a step that the model did not answer.
@@ -120,7 +124,7 @@ def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tupl
     return drained(state, logged, tuple(item.entry_id for item in rest)), tuple(keys)
 
 
-def _placed(state: Session, logged: Logged, item: Pending) -> Session:
+def _placed(state: Session, item: Pending) -> Session:
     match item.kind:
         case PendingKind.VERDICT:
             return _place_verdict(state, item)
@@ -129,8 +133,7 @@ def _placed(state: Session, logged: Logged, item: Pending) -> Session:
             text = late_message(owed.tool, owed.arguments, late.kind, late.output.text, late.output.parts, is_error=late.is_error)
             return grown(state, (text,))
         case PendingKind.NOTICE | PendingKind.STEER | PendingKind.FOLLOW_UP:
-            message: Message = message_of(state, logged, item.entry_id)
-            return grown(state, (message,), (item.tags,))
+            return grown(state, (item.place,), (item.tags,))
 
 
 def _place_verdict(state: Session, item: Pending) -> Session:

@@ -7,7 +7,10 @@ from msgspec.structs import replace
 from semel.core.answer import with_answer
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction, same_entry
+from semel.core.fold_batch import Handler
 from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
+from semel.core.owned import change, put
+from semel.core.places import place_of
 from semel.core.records import (
     BudgetFired,
     Config,
@@ -28,55 +31,81 @@ from semel.core.records import (
     ToolSet,
     TurnFinished,
 )
-from semel.core.referring import entry_of, in_flight, keep_entries, message_of, open_run, use_key, use_of, use_tags, with_step
+from semel.core.referring import (
+    comparable,
+    entry_of,
+    in_flight,
+    input_place,
+    keep_entries,
+    message_place,
+    messages_in,
+    open_run,
+    text_digest_of,
+    use_key,
+    use_of,
+    use_tags,
+    with_step,
+)
 from semel.core.standing import waits_for_held
-from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
+from semel.core.state import TO_THE_RUN, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
 from semel.core.texts import OUTPUT_REMINDER
-from semel.core.transcript import for_target, grown, showing
-from semel.core.values import AssistantMessage, Bundle, UserMessage
+from semel.core.transcript import for_target, grown
+from semel.core.values import AssistantMessage, Bundle, ToolCall, UserMessage
 
 
-def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
-    """The state after one record of a run. Raises CorruptLog."""
+def run_handler(record: RunRecord) -> Handler:
+    """What a record of this type does; all of these raise CorruptLog."""
     match record:
         case StepStarted():
-            return _step_started(state, logged, record)
+            return _step_started
         case ModelStepFinished():
-            return _model_step_finished(state, logged, record)
+            return _model_step_finished
         case TurnFinished():
-            return _turn_finished(state, logged, record)
+            return _turn_finished
         case RunStarted():
-            return _run_started(state, logged, record)
+            return _run_started
         case RunFinished():
-            return _run_finished(state, logged, record)
+            return _run_finished
         case Steered() | FollowUpQueued() | SendDelivered():
-            return on_queue(state, logged, record)
+            return on_queue
         case ModelRetry():
-            _, step = in_flight(state, logged, record.run_id, record.step_id)
-            return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
+            return _model_retry
         case ResumeStarted():
-            open_run(state, logged, record.episode)
-            return state
+            return _resume_started
         case RunCancelRequested() | RunPaused() | RunRefrozen() | BudgetFired():
-            return _on_run(state, logged, record)
+            return _outside_handler(record)
     assert_never(record)
 
 
-def _on_run(state: Session, logged: Logged, record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Session:
-    """What is asked of the run from outside its steps."""
-    run = open_run(state, logged, record.run_id)
+def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Handler:
+    """Of what is asked of the run from outside its steps."""
     match record:
         case RunCancelRequested():
-            return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+            return _cancel_requested
         case RunPaused():
-            return _run_paused(state, logged, run, record)
+            return _run_paused
         case RunRefrozen():
-            return _run_refrozen(state, logged, run, record)
+            return _run_refrozen
         case BudgetFired():
-            return _budget_fired(state, logged, run, record)
+            return _budget_fired
 
 
-def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
+def _model_retry(state: Session, logged: Position, record: ModelRetry) -> Session:
+    _, step = in_flight(state, logged, record.run_id, record.step_id)
+    return with_step(state, replace(step, redeliveries=record.used, not_before_ms=record.not_before_ms))
+
+
+def _resume_started(state: Session, logged: Position, record: ResumeStarted) -> Session:
+    open_run(state, logged, record.episode)
+    return state
+
+
+def _cancel_requested(state: Session, logged: Position, record: RunCancelRequested) -> Session:
+    run = open_run(state, logged, record.run_id)
+    return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+
+
+def _run_started(state: Session, logged: Position, record: RunStarted) -> Session:
     if state.run is not None:
         raise contradiction(
             state, logged, Reason.MULTIPLE_OPEN_OPERATIONS, f"run {state.run.run_id} is open, {record.run_id} starts"
@@ -102,16 +131,25 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         continues=record.continues,
         scope=record.scope,
     )
-    messages = [entry_of(state, logged, name, UserMessage) for name in record.input]
+    places = [input_place(state, logged, name) for name in record.input]
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
-        kind = record.delivery or "send"
-        state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id, record.hooks))
+        state = use_key(state, logged, record.key, _use_of_input(state, logged, record))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
     state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
-    return grown(state, messages, record.tags)
+    return grown(state, places, record.tags)
+
+
+def _use_of_input(state: Session, logged: Position, record: RunStarted) -> KeyUse:
+    """What the key of a run stands for. An input that an earlier record carried is known by the digest of its text."""
+    kind, carried = record.delivery or "send", {entry.entry_id: entry for entry in record.entries}
+    said = messages_in(state, logged, [carried[name] for name in record.input if name in carried])
+    use = use_of(kind, said, record.context, record.run_id, record.hooks)
+    if len(said) == len(record.input) or record.hooks:
+        return use
+    return replace(use, input_digest=text_digest_of(state, record.input))
 
 
 def _target_of(bundle: Bundle) -> str:
@@ -121,10 +159,11 @@ def _target_of(bundle: Bundle) -> str:
 def _as_seen_by(state: Session, config: Config) -> Session:
     """What the model sees of the transcript in a run with this config: tags are frozen for each run (C49)."""
     family = config.bundle.family if config.render_tags else None
-    return state if family == state.tag_family else showing(state, view=state.compaction.view, tag_family=family)
+    return state if family == state.tag_family else replace(state, tag_family=family)
 
 
-def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen) -> Session:
+def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Session:
+    run = open_run(state, logged, record.run_id)
     if run.model_steps:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
@@ -133,7 +172,7 @@ def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen)
     return replace(state, run=replace(run, config=config, pause=None))
 
 
-def _step_started(state: Session, logged: Logged, record: StepStarted) -> Session:
+def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
     if run.aborting:
@@ -145,8 +184,7 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts where step {expected} may not or is due"
         )
-    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
-    taken_up = tuple(dict.fromkeys(to_the_run[name] for name in record.drained if name in to_the_run))
+    taken_up = _taken_up(state, record.drained) if record.drained else ()
     if step is not None and (step.batch.unknown if step.batch else run.config.output_schema is None and not taken_up):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {step.step_id} was the last of its run")
     if record.attempt != 1:
@@ -162,11 +200,22 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
         drained=record.drained,
         messages=taken_up,
     )
-    state = drained(state, logged, record.drained)
-    return replace(state, run=replace(run, step=fresh, remind=False, pause=None), rendered=len(state.transcript))
+    if record.drained:
+        state = drained(state, logged, record.drained)
+    put(run, "step", fresh)
+    if run.remind or run.pause is not None:
+        change(run, remind=False, pause=None)
+    put(state, "rendered", len(state.transcript))
+    return state
 
 
-def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarted) -> Session:
+def _taken_up(state: Session, drained_names: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of the messages to the run among what a step drains, each once."""
+    to_the_run = {item.entry_id: item.source for item in state.pending if item.kind in TO_THE_RUN}
+    return tuple(dict.fromkeys(to_the_run[name] for name in drained_names if name in to_the_run))
+
+
+def _next_attempt(state: Session, logged: Position, step: Step, record: StepStarted) -> Session:
     if record.attempt != step.attempt + 1:
         raise contradiction(state, logged, Reason.NON_CONSECUTIVE_ATTEMPT, f"attempt {record.attempt} follows {step.attempt}")
     if (record.result_entry, record.drained) != (step.result_entry, step.drained):
@@ -178,14 +227,15 @@ def _next_attempt(state: Session, logged: Logged, step: Step, record: StepStarte
     return state if run is None or run.pause is None else replace(state, run=replace(run, pause=None))
 
 
-def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinished) -> Session:
+def _model_step_finished(state: Session, logged: Position, record: ModelStepFinished) -> Session:
     run, step = in_flight(state, logged, record.run_id, record.step_id)
-    answer = record.assistant_message.content
-    if record.assistant_message.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
+    entry = record.assistant_message
+    answer = entry.content
+    if entry.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {step.step_id} declared the answer {step.result_entry}"
         )
-    taken = state.entries.get(step.result_entry)
+    taken = comparable(state.entries.get(step.result_entry))
     if taken is not None and not same_entry(answer, taken):
         raise contradiction(
             state,
@@ -199,28 +249,29 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    run = with_answer(run, step, answer, record)
-    ids = state.call_ids
-    for call in answer.calls:
-        ids = ids if call.id in ids else ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
-    state = replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
-    return state if answer.calls else grown(state, (answer,), (record.tags,))
+    run = with_answer(run, step, answer, record, seq=logged.seq)
+    put(state, "run", run)
+    put(state, "model_steps", state.model_steps + 1)
+    ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
+    if not ids:
+        return grown(state, (place_of(logged.seq, answer),), (record.tags,))
+    put(state, "call_ids", state.call_ids.plus(ids))
+    return state
 
 
-def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
+def _turn_finished(state: Session, logged: Position, record: TurnFinished) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
-    whole = (
-        step is not None
-        and step.answer is not None
-        and (not step.answer.calls or (step.batch is not None and step.batch.finished))
-    )
+    batch = step.batch if step is not None else None
+    answer = step.answer if step is not None else None
+    whole = batch.finished if batch is not None else answer is not None and not answer.calls
     if step is None or step.step_id != record.step_id or step.finished or not whole:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"turn {record.step_id} is not complete or already finished")
-    return with_step(state, replace(step, finished=True))
+    put(step, "finished", True)  # noqa: FBT003  the value of a field
+    return state
 
 
-def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Session:
+def _run_finished(state: Session, logged: Position, record: RunFinished) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
     if step is not None and step.answer is not None and not step.finished:
@@ -252,7 +303,8 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 
 
-def _run_paused(state: Session, logged: Logged, run: Run, record: RunPaused) -> Session:
+def _run_paused(state: Session, logged: Position, record: RunPaused) -> Session:
+    run = open_run(state, logged, record.run_id)
     batch = run.step.batch if run.step is not None else None
     if record.reason == "tool_held" and (batch is None or not waits_for_held(run, batch)):
         raise contradiction(
@@ -261,14 +313,15 @@ def _run_paused(state: Session, logged: Logged, run: Run, record: RunPaused) -> 
     return replace(state, run=replace(run, pause=record))
 
 
-def _budget_fired(state: Session, logged: Logged, run: Run, record: BudgetFired) -> Session:
+def _budget_fired(state: Session, logged: Position, record: BudgetFired) -> Session:
+    run = open_run(state, logged, record.run_id)
     state = replace(state, run=replace(run, budgets=(*run.budgets, record.budget)))
     if record.notice is None:
         return state
     if record.tag is not None:
         state = use_tags(state, logged, (record.tag,))
     state = keep_entries(state, logged, (record.notice,))
-    message_of(state, logged, record.notice.entry_id)
+    place = message_place(state, logged, record.notice.entry_id)
     tags = () if record.tag is None else (record.tag,)
-    notice = Pending(entry_id=record.notice.entry_id, kind=PendingKind.NOTICE, source=record.budget, tags=tags)
+    notice = Pending(entry_id=record.notice.entry_id, kind=PendingKind.NOTICE, source=record.budget, place=place, tags=tags)
     return replace(state, pending=(*state.pending, notice))

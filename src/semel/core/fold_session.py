@@ -5,8 +5,10 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from semel.core.corruption import Reason, contradiction
+from semel.core.fold_batch import Handler
 from semel.core.fold_queue import queued, retracted
 from semel.core.pairing import fault_of
+from semel.core.places import place_of
 from semel.core.records import (
     HistorySupplied,
     IndeterminateResolved,
@@ -15,29 +17,29 @@ from semel.core.records import (
     Retracted,
     SessionRecord,
 )
-from semel.core.referring import keep_entries, message_of, use_tags
-from semel.core.state import Logged, Pending, PendingKind, Resolved, Session
+from semel.core.referring import keep_entries, messages_in, use_tags
+from semel.core.state import Pending, PendingKind, Position, Resolved, Session
 from semel.core.transcript import grown
 from semel.core.values import AssistantMessage, derived_id
 
 
-def apply_to_session(state: Session, logged: Logged, record: SessionRecord) -> Session:
-    """The state after one record of the session. Raises CorruptLog."""
+def session_handler(record: SessionRecord) -> Handler:
+    """What a record of this type does; all of these raise CorruptLog."""
     match record:
         case Queued():
-            return queued(state, logged, record)
+            return queued
         case Retracted():
-            return retracted(state, logged, record)
+            return retracted
         case LateResult():
-            return _late(state, logged, record)
+            return _late
         case IndeterminateResolved():
-            return _resolved(state, logged, record)
+            return _resolved
         case HistorySupplied():
-            return _supplied(state, logged, record)
+            return _supplied
     assert_never(record)
 
 
-def _late(state: Session, logged: Logged, record: LateResult) -> Session:
+def _late(state: Session, logged: Position, record: LateResult) -> Session:
     """The result that a call still owed. A deferred one becomes a notice.
 
     One of a held call is kept: the resume that takes the run up makes it the call's terminal; if the call was closed out
@@ -62,7 +64,7 @@ def late_entry_of(call_key: str) -> str:
     return derived_id("late", call_key)
 
 
-def _resolved(state: Session, logged: Logged, record: IndeterminateResolved) -> Session:
+def _resolved(state: Session, logged: Position, record: IndeterminateResolved) -> Session:
     call = next((call for call in state.unknown if call.call_key == record.call_key), None)
     if call is None:
         raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"call {record.call_key} is not unknown")
@@ -77,18 +79,17 @@ def _resolved(state: Session, logged: Logged, record: IndeterminateResolved) -> 
     )
 
 
-def _supplied(state: Session, logged: Logged, record: HistorySupplied) -> Session:
+def _supplied(state: Session, logged: Position, record: HistorySupplied) -> Session:
     """A history opens the transcript, if it keeps the contract that every history keeps (T7, T11)."""
     if state.newest is not None or len(state.transcript):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a history is supplied behind a conversation")
-    state = keep_entries(state, logged, record.entries)
-    state = use_tags(state, logged, (tag for one in record.tags for tag in one))
-    messages = [message_of(state, logged, entry.entry_id) for entry in record.entries]
+    messages = messages_in(state, logged, record.entries)
     fault = fault_of(messages)
     if fault is not None:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"the supplied history: {fault}")
-    ids = state.call_ids
-    for message in messages:
-        for call in message.calls if isinstance(message, AssistantMessage) else ():
-            ids = ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
-    return grown(replace(state, call_ids=ids), messages, record.tags)
+    state = keep_entries(state, logged, record.entries)
+    state = use_tags(state, logged, (tag for one in record.tags for tag in one))
+    answers = (message for message in messages if isinstance(message, AssistantMessage))
+    state = replace(state, call_ids=state.call_ids.plus(call.id for answer in answers for call in answer.calls))
+    places = [place_of(logged.seq, message, within) for within, message in enumerate(messages)]
+    return grown(state, places, record.tags)

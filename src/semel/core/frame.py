@@ -8,7 +8,7 @@ The lineage line is exactly the frame at offset 0. What may lie behind the last 
 import hashlib
 import zlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -59,6 +59,8 @@ class Frame(Frozen, frozen=True, kw_only=True, gc=False):
     digest: str
     payload: bytes
     offset: int
+    torn: ClassVar[bool] = False
+    """A frame by itself is taken as one of a whole write; `incomplete` tells which are not."""
 
 
 class Scan(Frozen, frozen=True, kw_only=True):
@@ -178,36 +180,37 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     decides, and what the frames of one write have in common is parsed once.
     """
     frames: list[Frame] = []
-    find, crc32, sha256, lefts, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
+    find, crc32, sha256, numbers, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
     position, seq, previous, lineage = 0, start.seq, start.digest.encode(), start.lineage
-    at_ms, fence, synced, stamp = 0, start.fence, start.synced, (b"", b"", b"")
+    at_ms, fence, synced, at_stamp, fence_stamp, synced_stamp = 0, start.fence, start.synced, b"", b"", b""
     while (end := find(b"\n", position)) >= 0:
         fields = data[position:end].split(b" ", 10)
         if len(fields) < 11:
             break
         ver, number, at_text, fence_text, synced_text, left_text, size, requires, check, claimed, payload = fields
-        head = data[position : end - len(payload) - 65]
-        if check != b"%08x" % crc32(head[:-9]) or number != b"%d" % seq or size != b"%d" % len(payload):
+        length = len(payload)
+        head = data[position : end - length - 65]
+        if check != b"%08x" % crc32(head[:-9]) or number != b"%d" % seq or numbers[size] != length:
             break
         digester = sha256(previous + head)
         digester.update(payload)
         digest = digester.hexdigest()
         if claimed != digest.encode() or ver != (b"2" if seq == 0 else b"1" if requires == b"-" else b"3"):
             break
-        if (at_text, fence_text, synced_text) != stamp:
-            stamp = at_text, fence_text, synced_text
-            numbers = _numbers(stamp)
-            if numbers is None or numbers[1] < fence or not synced <= numbers[2] < (seq or 1):
+        if at_text != at_stamp or fence_text != fence_stamp or synced_text != synced_stamp:
+            at_stamp, fence_stamp, synced_stamp = at_text, fence_text, synced_text
+            at_ms, fence_now, synced_now = numbers[at_text], numbers[fence_text], numbers[synced_text]
+            if at_ms < 0 or fence_now < fence or not synced <= synced_now < (seq or 1):
                 break
-            at_ms, fence, synced = numbers
-        left, names = lefts[left_text], features[requires]
-        if left < 0 or names is None or len(payload) > PAYLOAD_BYTES_MAX:
+            fence, synced = fence_now, synced_now
+        left, names = numbers[left_text], features[requires]
+        if left < 0 or names is None or length > PAYLOAD_BYTES_MAX:
             break
         if seq == 0 and (names or (lineage := decode_lineage(payload)) is None):
             break
         frames.append(
             Frame(
-                ver=int(ver),
+                ver=1 if ver == b"1" else int(ver),
                 seq=seq,
                 at_ms=at_ms,
                 fence=fence,
@@ -223,18 +226,13 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     return frames, _point_behind(frames, start, start.offset + position, lineage)
 
 
-def _numbers(texts: tuple[bytes, ...]) -> tuple[int, ...] | None:
-    """Header numbers by their texts; None if one is none."""
-    numbers = tuple(int(text) for text in texts if HEADER_NUMBER.fullmatch(text))
-    return numbers if len(numbers) == len(texts) and max(numbers) < NUMBER_LIMIT else None
-
-
 class _Numbers(dict[bytes, int]):
     """Header numbers that come again and again, by their text; -1 for what is none."""
 
     def __missing__(self, text: bytes) -> int:
-        self[text] = (_numbers((text,)) or (-1,))[0]
-        return self[text]
+        number = int(text) if HEADER_NUMBER.fullmatch(text) else -1
+        self[text] = number = number if number < NUMBER_LIMIT else -1
+        return number
 
 
 class _Features(dict[bytes, tuple[str, ...] | None]):
@@ -261,16 +259,20 @@ def incomplete(frames: Sequence[Frame]) -> frozenset[int]:
     completes the write of an earlier one. The last write of the log counts too.
     """
     found: list[int] = []
-    write: list[Frame] = []
-    for frame in frames:
-        if write and (frame.fence != write[-1].fence or frame.left != write[-1].left - 1):
-            found.extend(lost.seq for lost in write)
-            write = []
-        if frame.left:
-            write.append(frame)
-        elif write:
-            write = []
-    found.extend(lost.seq for lost in write)
+    start, due, fence = -1, 0, 0  # of the write that still waits for frames: its first, how many are due, its tenure
+    for at, frame in enumerate(frames):
+        left = frame.left
+        if start >= 0 and (left != due or frame.fence != fence):
+            found.extend(lost.seq for lost in frames[start:at])
+            start = -1
+        if not left:
+            start = -1
+            continue
+        if start < 0:
+            start, fence = at, frame.fence
+        due = left - 1
+    if start >= 0:
+        found.extend(lost.seq for lost in frames[start:])
     return frozenset(found)
 
 

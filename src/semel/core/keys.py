@@ -3,9 +3,12 @@
 None of them enters a request, so that the bytes of a run do not depend on the identity of its log.
 """
 
+import hashlib
+from functools import lru_cache
+
 import msgspec
 
-from semel.core.values import JSON, derived_id, digest_text
+from semel.core.values import DERIVED_DIGITS, JSON, derived_id, digest_text
 
 
 def run_id_of(lineage: str, key: str) -> str:
@@ -15,12 +18,32 @@ def run_id_of(lineage: str, key: str) -> str:
 
 def batch_id_of(lineage: str, run_id: str, step_id: int) -> str:
     """The batch of a step."""
-    return derived_id("batch", lineage, run_id, step_id)
+    digest = _within_run("batch", lineage, run_id).copy()
+    digest.update(b"%d" % step_id)
+    return digest.hexdigest()[:DERIVED_DIGITS]
 
 
 def call_key_of(lineage: str, run_id: str, step_id: int, ordinal: int) -> str:
     """The stable public name of a call, and the idempotency key that its tool receives."""
     return derived_id("call", lineage, run_id, step_id, ordinal)
+
+
+def call_keys_of(lineage: str, run_id: str, step_id: int, count: int) -> list[str]:
+    """The keys of the first `count` calls of a step."""
+    shared = _within_run("call", lineage, run_id).copy()
+    shared.update(b"%d\x1f" % step_id)
+    keys: list[str] = []
+    for ordinal in range(count):
+        digest = shared.copy()
+        digest.update(b"%d" % ordinal)
+        keys.append(digest.hexdigest()[:DERIVED_DIGITS])
+    return keys
+
+
+@lru_cache(maxsize=64)
+def _within_run(kind: str, lineage: str, run_id: str) -> "hashlib._Hash":
+    """The hash of what all derived ids of this kind in a run begin with; whoever goes on with it takes a copy."""
+    return hashlib.sha256(f"{kind}\x1f{lineage}\x1f{run_id}\x1f".encode())
 
 
 def answer_entry_of(lineage: str, run_id: str, step_id: int) -> str:

@@ -1,24 +1,26 @@
 """From verified frames to the state: decode, mark what a torn write left behind, fold."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from semel.core.blob_names import named_blobs
-from semel.core.codec import decode
-from semel.core.fold import fold
-from semel.core.frame import Frame
+from semel.core.codec import decode, decoded
+from semel.core.fold import fold_placed
+from semel.core.frame import Frame, incomplete
 from semel.core.header import decode_lineage
-from semel.core.state import Logged, Session
+from semel.core.places import FindRecord
+from semel.core.records import Record
+from semel.core.state import Logged, Position, Session
 from semel.errors import CorruptLog, NewerWriter
 
 
-def state_of(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Session:
+def state_of(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Session:
     """The state of a session after these frames. `torn` are the seqs of writes that never became whole.
 
     Raises NewerWriter and CorruptLog.
     """
-    iterator = iter(frames)
-    first = next(iterator, None)
-    return Session(session=session) if first is None else fold(logged(iterator, torn, session), _first_state(first, session))
+    if not frames:
+        return Session(session=session)
+    return fold_placed(logged(frames[1:], torn, session), _first_state(frames[0], session))
 
 
 def _first_state(first: Frame, session: str) -> Session:
@@ -26,6 +28,17 @@ def _first_state(first: Frame, session: str) -> Session:
     if identity is None:
         raise NewerWriter(f"the first line of session {session!r}")
     return Session(session=identity.session, lineage=identity.lineage, last_at_ms=first.at_ms, last_fence=first.fence)
+
+
+def finding(frames: Sequence[Frame], ahead: Mapping[int, Record] | None = None) -> FindRecord:
+    """Finds the records of a log whose frames are at hand, from the first to the last; and those of `ahead`, not in it yet."""
+
+    def find(seq: int) -> Record | None:
+        if ahead is not None and seq in ahead:
+            return ahead[seq]
+        return decode(frames[seq - frames[0].seq])
+
+    return find
 
 
 class Opening:
@@ -40,51 +53,60 @@ class Opening:
         self.blobs: dict[str, int] = {}
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first."""
+        """More frames, in order. What contradicts the log before it is kept for `state`: damage behind it comes first.
+
+        A write is folded once it is known whether it became whole: all but the last one, if that still waits for frames.
+        """
         if self.failed is not None:
             return
         try:
-            for frame in frames:
-                self._take(frame)
             self.blobs = {**named_blobs(frames), **self.blobs}
-        except (CorruptLog, NewerWriter) as error:
+        except NewerWriter as error:
             self.failed = error
+            return
+        known = [*self._write, *frames]
+        waits = len(known)
+        while waits and known[waits - 1].left:
+            waits -= 1  # the last frame of a write has none left, so at most these belong to one that still waits
+        self._write = known[waits:]
+        self._fold(known[:waits])
 
     def state(self) -> Session:
         """The state after all frames; what belongs to a write that never became whole is torn. Raises as `state_of` does."""
-        if self.failed is None:
-            self._fold(torn=True)
+        write, self._write = self._write, []
+        self._fold(write)
         if self.failed is not None:
             raise self.failed
         return self._state or Session(session=self._session)
 
-    def _take(self, frame: Frame) -> None:
-        """A write is folded once it is known whether it became whole, by the rule of `frame.incomplete`."""
-        write = self._write
-        if write and (frame.fence != write[-1].fence or frame.left != write[-1].left - 1):
-            self._fold(torn=True)
-        self._write.append(frame)
-        if not frame.left:
-            self._fold(torn=False)
-
-    def _fold(self, *, torn: bool) -> None:
-        write, self._write = self._write, []
-        if write and self._state is None:
-            self._state = _first_state(write.pop(0), self._session)
-        if write and self._state is not None:
-            marked = frozenset(frame.seq for frame in write) if torn else frozenset[int]()
-            self._state = fold(logged(write, marked, self._session), self._state)
+    def _fold(self, frames: list[Frame]) -> None:
+        """Fold frames behind which a write ends, or the log."""
+        if not frames or self.failed is not None:
+            return
+        torn = incomplete(frames)
+        try:
+            if self._state is None:
+                self._state = _first_state(frames[0], self._session)
+                del frames[0]
+            self._state = fold_placed(logged(frames, torn, self._session), self._state)
+        except (CorruptLog, NewerWriter) as error:
+            self.failed = error
 
 
-def logged(frames: Iterable[Frame], torn: frozenset[int], session: str) -> Iterator[Logged]:
-    """Frames decoded, each where it stands."""
-    for frame in frames:
-        yield Logged(
-            seq=frame.seq,
-            at_ms=frame.at_ms,
-            fence=frame.fence,
-            record=decode(frame, f"session {session!r}"),
-            torn=frame.seq in torn,
-            requires=frame.requires,
-            digest=frame.digest,
-        )
+def logged(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Iterable[tuple[Position, Record | None]]:
+    """Frames decoded, each record beside where it stands."""
+    found = decoded(frames, f"session {session!r}")
+    return ((_torn(frame) if frame.seq in torn else frame, record) for frame, record in found) if torn else found
+
+
+def _torn(frame: Frame) -> Logged:
+    """Where a record of a torn write stands."""
+    return Logged(
+        seq=frame.seq,
+        at_ms=frame.at_ms,
+        fence=frame.fence,
+        record=None,
+        torn=True,
+        requires=frame.requires,
+        digest=frame.digest,
+    )

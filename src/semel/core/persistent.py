@@ -1,17 +1,35 @@
-"""Two persistent collections for a state that is frozen but never copied (design 5).
+"""Persistent collections for a state that is frozen but never copied (design 5).
 
-Both only ever grow at the end, so versions share one store: a version is the store and its own length. Growing the newest
-version is O(1); growing an older one, which only tests and forks do, copies.
+All only ever grow at the end, so versions share one store: a version is the store and its own length. Growing the newest version
+is O(1); growing an older one, which only tests and forks do, copies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Chain(Sequence[T], Generic[T]):
+class Growing(Sequence[T], Generic[T]):
+    """A sequence whose later versions start with the very same items, so that what was made of those can be kept."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def origin(self) -> object:
+        """The store that a version shares with those it grew from; it stands for them by its identity."""
+
+    @abstractmethod
+    def grew_from(self, other: "Growing[T]") -> bool:
+        """Whether this is `other` or a later version of it, so that it starts with the very same items. O(1)."""
+
+
+class Chain(Growing[T], Generic[T]):
     """A frozen sequence with O(1) `plus`."""
 
     __slots__ = ("_items", "_size")
@@ -27,15 +45,14 @@ class Chain(Sequence[T], Generic[T]):
         items.extend(more)
         return Chain(items)
 
-    def grew_from(self, other: "Chain[T]") -> bool:
-        """Whether this is `other` or a later version of it, so that it starts with the very same items."""
-        return self._items is other._items and self._size >= other._size  # noqa: SLF001  another version of this class
+    @property
+    def origin(self) -> object:
+        """The store."""
+        return self._items
 
-    def replaced(self, index: int, item: T) -> "Chain[T]":
-        """A version that shares nothing with this one and holds `item` at `index`; O(n), for rare corrections."""
-        items = self._items[: self._size]
-        items[index] = item
-        return Chain(items)
+    def grew_from(self, other: Growing[T]) -> bool:
+        """Whether this is `other` or a later version of it."""
+        return self.origin is other.origin and self._size >= len(other)
 
     def __len__(self) -> int:
         """Number of items of this version."""
@@ -55,7 +72,7 @@ class Chain(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Items of this version, also while a newer one grows."""
-        return (self._items[i] for i in range(self._size))
+        return islice(self._items, self._size)
 
     def __eq__(self, other: object) -> bool:
         """Equal items in equal order."""
@@ -68,36 +85,96 @@ class Chain(Sequence[T], Generic[T]):
         return f"Chain({list(self)!r})"
 
 
+class Packed:
+    """A frozen sequence of numbers from 0 below 2^64 with O(1) `plus`, at 8 bytes each."""
+
+    __slots__ = ("_items", "_size")
+
+    def __init__(self, items: "array[int] | None" = None) -> None:
+        """Take ownership of `items`, an array of unsigned 64-bit numbers."""
+        self._items: array[int] = array("Q") if items is None else items
+        self._size = len(self._items)
+
+    def plus(self, more: Iterable[int]) -> "Packed":
+        """A version with `more` behind it."""
+        items = self._items if len(self._items) == self._size else self._items[: self._size]
+        items.extend(more)
+        return Packed(items)
+
+    def replaced(self, index: int, number: int) -> "Packed":
+        """A version that shares nothing with this one and holds `number` at `index`; O(n), for rare corrections."""
+        items = self._items[: self._size]
+        items[index] = number
+        return Packed(items)
+
+    @property
+    def origin(self) -> object:
+        """The store that versions share."""
+        return self._items
+
+    def grew_from(self, other: "Packed") -> bool:
+        """Whether this is `other` or a later version of it."""
+        return self._items is other.origin and self._size >= len(other)
+
+    def __len__(self) -> int:
+        """Number of numbers of this version."""
+        return self._size
+
+    def __getitem__(self, index: int) -> int:
+        """The number at `index`, from 0."""
+        if not 0 <= index < self._size:
+            raise IndexError(index)
+        return self._items[index]
+
+    def __iter__(self) -> Iterator[int]:
+        """Numbers of this version, also while a newer one grows."""
+        return islice(self._items, self._size)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal numbers in equal order."""
+        return isinstance(other, Packed) and self._items[: self._size] == other._items[: other._size]
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, so not hashable
+
+    def __repr__(self) -> str:
+        """As a list."""
+        return f"Packed({list(self)!r})"
+
+
 class Table(Mapping[str, V], Generic[V]):
     """A frozen mapping with O(1) `plus`; keys are never changed or removed, only added."""
 
     __slots__ = ("_items", "_size")
 
-    def __init__(self, items: dict[str, tuple[int, V]] | None = None) -> None:
-        """Take ownership of `items`, a mapping from key to (rank, value)."""
-        self._items: dict[str, tuple[int, V]] = {} if items is None else items
+    def __init__(self, items: dict[str, V] | None = None) -> None:
+        """Take ownership of `items`."""
+        self._items: dict[str, V] = {} if items is None else items
         self._size = len(self._items)
 
     def plus(self, key: str, value: V) -> "Table[V]":
         """A version that also holds `key`; a key it already holds is an error of the caller."""
         if key in self:
             raise KeyError(f"{key!r} is already there")
-        items = self._items
-        if len(items) != self._size:
-            items = {name: pair for name, pair in items.items() if pair[0] < self._size}
-        items[key] = (self._size, value)
+        items = self._items if len(self._items) == self._size else dict(self.items())
+        items[key] = value
         return Table(items)
 
     def __getitem__(self, key: str) -> V:
         """Value of a key of this version."""
-        rank, value = self._items[key]
-        if rank >= self._size:
+        if key not in self:
             raise KeyError(key)
-        return value
+        return self._items[key]
+
+    def __contains__(self, key: object) -> bool:
+        """Whether this version has the key; the keys that newer versions added are the last ones of the store."""
+        if key not in self._items:
+            return False
+        newer = len(self._items) - self._size
+        return not newer or key not in islice(reversed(self._items), newer)
 
     def __iter__(self) -> Iterator[str]:
         """Keys in the order they were added."""
-        return iter([name for name, pair in self._items.items() if pair[0] < self._size])
+        return iter(list(islice(self._items, self._size)))
 
     def __len__(self) -> int:
         """Number of keys of this version."""
@@ -112,3 +189,90 @@ class Table(Mapping[str, V], Generic[V]):
     def __repr__(self) -> str:
         """As a dict."""
         return f"Table({dict(self)!r})"
+
+
+class _Hashes:
+    """Hashes in the order they came, and an open table that finds the place of each in that order (0 is a free slot)."""
+
+    __slots__ = ("order", "slots")
+
+    def __init__(self, order: "array[int]") -> None:
+        self.order = order
+        self.slots: array[int] = array("I")
+        self.spread()
+
+    def spread(self) -> None:
+        """Make the table anew, at least four slots to a hash."""
+        size = 1 << (len(self.order) * 4 + 8).bit_length()
+        slots = array("I", bytes(size * array("I").itemsize))
+        for at, found in enumerate(self.order, start=1):
+            slot = found & (size - 1)
+            while slots[slot]:
+                slot = (slot + 1) & (size - 1)
+            slots[slot] = at
+        self.slots = slots
+
+    def take(self, found: int) -> None:
+        """Take in a hash, unless it is there."""
+        order, slots, last = self.order, self.slots, len(self.slots) - 1
+        slot = found & last
+        while at := slots[slot]:
+            if order[at - 1] == found:
+                return
+            slot = (slot + 1) & last
+        order.append(found)
+        slots[slot] = len(order)
+        if len(order) * 2 > last:
+            self.spread()
+
+    def place(self, found: int) -> int:
+        """The place of a hash, from 1; 0 if it is not there."""
+        order, slots, last = self.order, self.slots, len(self.slots) - 1
+        slot = found & last
+        while at := slots[slot]:
+            if order[at - 1] == found:
+                return at
+            slot = (slot + 1) & last
+        return 0
+
+
+class Names:
+    """A frozen set of names with O(1) `plus` that keeps 64 bits of each, and not the name.
+
+    Two names that share those bits, as happens in one of 10^7 logs with a million names, count as one: so it may say of a name
+    that it is there although it is not, and never the other way round.
+    """
+
+    __slots__ = ("_hashes", "_size")
+
+    def __init__(self, hashes: _Hashes | None = None) -> None:
+        """Take ownership of `hashes`; empty without."""
+        self._hashes = _Hashes(array("q")) if hashes is None else hashes
+        self._size = len(self._hashes.order)
+
+    def plus(self, names: Iterable[str]) -> "Names":
+        """A version that holds these names, too."""
+        hashes = self._hashes
+        if len(hashes.order) != self._size:
+            hashes = _Hashes(hashes.order[: self._size])
+        for name in names:
+            hashes.take(hash(name))
+        return Names(hashes)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether this version holds the name."""
+        return 0 < self._hashes.place(hash(name)) <= self._size
+
+    def __len__(self) -> int:
+        """Number of names of this version."""
+        return self._size
+
+    def __eq__(self, other: object) -> bool:
+        """Equal names, added in equal order."""
+        return isinstance(other, Names) and self._hashes.order[: self._size] == other._hashes.order[: other._size]
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, so not hashable
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"Names({self._size})"

@@ -13,7 +13,7 @@ from semel.core.calls import Step
 from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
-from semel.core.persistent import Table
+from semel.core.persistent import Names
 from semel.core.policy import Allow, Ask, Deny, Policy, Ruling, Undecidable
 from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
@@ -152,7 +152,7 @@ def refusal(tools: Mapping[str, ToolSpec], call: ToolCall) -> Refusal | None:
     return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed)
 
 
-def identified(blocks: Sequence[Block], taken: Table[bool], step_number: int) -> tuple[Block, ...]:
+def identified(blocks: Sequence[Block], taken: Names, step_number: int) -> tuple[Block, ...]:
     """Give each call an id that is unique in the session; an id that the provider repeats or leaves out is replaced.
 
     The new one derives from the place of the call (the number of the step in the session, and the ordinal), so that it is

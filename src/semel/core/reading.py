@@ -5,6 +5,7 @@ lacks at the first frame that needs it, before anybody decodes that; damage and 
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -13,7 +14,8 @@ from semel.core.header import PAYLOAD_BYTES_MAX, Point
 from semel.core.tail import NEWER_WRITER, SECTOR_BYTES, Tail, TailKind, judge
 from semel.errors import LogDamaged, NewerWriter
 
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 128 * 1024  # what a piece becomes stays in the cache of a processor until it is folded
+_requires = attrgetter("requires")
 _LINE_BYTES_MOST = PAYLOAD_BYTES_MAX + 1024 * 1024
 
 
@@ -49,7 +51,7 @@ class Reading:
         if newline >= 0 and not 0 <= nul < newline:
             self._decided, self._rest = True, [rest[: newline + 2]]  # a whole line that is no frame is damage, whatever follows
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
-        self.features = self.features.union(*{frame.requires for frame in frames})
+        self.features = self.features.union(*set(map(_requires, frames)))
         return frames
 
     def tail(self, anchor: int = 0) -> Tail:

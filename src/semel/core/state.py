@@ -1,30 +1,34 @@
 """The state of a session: what the fold derives, frozen, equal for equal logs (design 5)."""
 
 import enum
+from typing import Protocol
 
 from msgspec import field
 
 from semel.core.calls import Approval, Batch, CallState, Step
+from semel.core.conversation import Transcript, View
 from semel.core.limits import Limits
-from semel.core.persistent import Chain, Table
+from semel.core.persistent import Chain, Names, Table
 from semel.core.records import (
     AgentRef,
     CeilingDetail,
     CeilingPolicy,
     Config,
-    Content,
     Delivery,
     Failure,
+    Instructions,
     LateResult,
     QueuedRequest,
     Record,
     RunCancelRequested,
     RunPaused,
     Scope,
+    ToolOutput,
+    ToolSet,
     Verdict,
     ViewOutcome,
 )
-from semel.core.values import JSON, Frozen, Message, Stop, ToolSpec, Usage
+from semel.core.values import JSON, Frozen, Stop, ToolSpec, Usage
 
 __all__ = [
     "Approval",
@@ -38,6 +42,7 @@ __all__ = [
     "OwedCall",
     "Pending",
     "PendingKind",
+    "Position",
     "QueuedMessage",
     "Resolved",
     "Run",
@@ -62,6 +67,34 @@ class Logged(Frozen, frozen=True, kw_only=True):
     torn: bool = False
     requires: tuple[str, ...] = ()
     digest: str = ""
+
+
+class Position(Protocol):
+    """Where a record stands, without the record: what a `Logged` says of it, and a frame says too."""
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it was written."""
+
+    @property
+    def fence(self) -> int:
+        """The tenure that wrote it."""
+
+    @property
+    def torn(self) -> bool:
+        """Whether its write never became whole."""
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The features that its frame names."""
+
+    @property
+    def digest(self) -> str:
+        """The history up to it, empty for a record that is not in a log yet."""
 
 
 class Ceiling(Frozen, frozen=True, kw_only=True):
@@ -186,11 +219,15 @@ TO_THE_RUN = frozenset({PendingKind.STEER, PendingKind.FOLLOW_UP})
 
 
 class Pending(Frozen, frozen=True, kw_only=True):
-    """An entry that no step has drained yet. `source` is the call or the key that it belongs to."""
+    """An entry that no step has drained yet. `source` is the call or the key that it belongs to.
+
+    `place` is where its message stands; a verdict or a late result is composed when it is drained, and has none.
+    """
 
     entry_id: str
     kind: PendingKind
     source: str
+    place: int = 0
     tags: tuple[int, ...] = ()
 
 
@@ -233,15 +270,6 @@ class KeyUse(Frozen, frozen=True, kw_only=True):
     run_id: str
 
 
-class View(Frozen, frozen=True, kw_only=True):
-    """A range of the transcript that the model sees replaced."""
-
-    start: int
-    end: int
-    replacement: tuple[Message, ...]
-    version: int
-
-
 class Compaction(Frozen, frozen=True, kw_only=True):
     """The compaction facts of a lineage: small, and apart from the conversation (C34)."""
 
@@ -255,12 +283,18 @@ class Compaction(Frozen, frozen=True, kw_only=True):
     outcomes: tuple[ViewOutcome, ...] = ()
 
 
+Definition = Config | Instructions | ToolSet | ToolOutput
+"""Content that decides how a model sees a conversation, and is named again by later records."""
+
+
 class Session(Frozen, frozen=True, kw_only=True):
     """All that is derived of a session.
 
-    `transcript` is the whole conversation and `shown` what the model sees of it, where that differs: a compaction view, or tags.
-    `rendered` counts the messages that some request has rendered. `target` names the model that the newest run asks: opaque
-    provider state goes back to that model only, so a run that asks another starts without it (M4, wire 0.2).
+    `transcript` says where each message of the conversation stands in the log: content is not kept, so that memory does not grow
+    with it. `entries` are the definitions themselves, and of each message its digests and place. `tag_family` is the
+    family whose requests show tags, None where they show none. `rendered` counts the messages that some request has rendered.
+    `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
+    another starts without it (M4, wire 0.2).
     """
 
     session: str
@@ -271,15 +305,14 @@ class Session(Frozen, frozen=True, kw_only=True):
     last_at_ms: int = 0
     last_fence: int = 0
     features: frozenset[str] = frozenset()
-    transcript: Chain[Message] = field(default_factory=Chain)
-    shown: Chain[Message] | None = None
+    transcript: Transcript = field(default_factory=Transcript)
     rendered: int = 0
     run: Run | None = None
     ended: Table[Ended] = field(default_factory=Table)
     newest: str | None = None
     keys: Table[KeyUse] = field(default_factory=Table)
-    entries: Table[Content] = field(default_factory=Table)
-    call_ids: Table[bool] = field(default_factory=Table)
+    entries: Table[Definition | bytes] = field(default_factory=Table)
+    call_ids: Names = field(default_factory=Names)
     model_steps: int = 0
     unknown: tuple[UnknownCall, ...] = ()
     resolved: Table[Resolved] = field(default_factory=Table)
@@ -293,14 +326,8 @@ class Session(Frozen, frozen=True, kw_only=True):
     handles: Table[str] = field(default_factory=Table)
     late: Table[LateResult] = field(default_factory=Table)
     next_tag: int = 1
-    part_tags: Table[tuple[int, ...]] = field(default_factory=Table)
     tag_family: str | None = None
     compaction: Compaction = Compaction()
-
-    @property
-    def messages(self) -> Chain[Message]:
-        """What the model sees of the conversation."""
-        return self.transcript if self.shown is None else self.shown
 
     @property
     def steers(self) -> tuple[Pending, ...]:

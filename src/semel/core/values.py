@@ -134,6 +134,14 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
         return any(isinstance(block, Opaque) for block in self.blocks)
 
     @property
+    def has_calls(self) -> bool:
+        """Whether it calls any tool."""
+        for block in self.blocks:  # noqa: SIM110  every answer of a log is asked, and a generator costs more than the loop
+            if isinstance(block, ToolCall):
+                return True
+        return False
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in issue order; a call's ordinal is its index here."""
         return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
@@ -197,21 +205,21 @@ class Usage(Frozen, frozen=True, kw_only=True):
         return sum(part or 0 for part in (self.input, self.output, self.cache_read, self.cache_write))
 
 
+def _both(a: int | None, b: int | None) -> int | None:
+    return a if b is None else b if a is None else a + b
+
+
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Sum field by field; a field that neither reported stays unreported. Currencies must agree (K14 is checked before)."""
-
-    def both(a: int | None, b: int | None) -> int | None:
-        return None if a is None and b is None else (a or 0) + (b or 0)
-
     cost = other.cost if one.cost is None else one.cost
     if one.cost is not None and other.cost is not None:
         cost = Money(micros=one.cost.micros + other.cost.micros, currency=one.cost.currency)
     return Usage(
-        input=both(one.input, other.input),
-        output=both(one.output, other.output),
-        cache_read=both(one.cache_read, other.cache_read),
-        cache_write=both(one.cache_write, other.cache_write),
-        reasoning=both(one.reasoning, other.reasoning),
+        input=_both(one.input, other.input),
+        output=_both(one.output, other.output),
+        cache_read=_both(one.cache_read, other.cache_read),
+        cache_write=_both(one.cache_write, other.cache_write),
+        reasoning=_both(one.reasoning, other.reasoning),
         cost=cost,
     )
 
@@ -270,9 +278,12 @@ def printable(text: str, *, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+DERIVED_DIGITS = 32
+
+
 def derived_id(*parts: str | int) -> str:
     """First 32 hex of sha256 over the parts joined by U+001F (design 14)."""
-    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:32]
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:DERIVED_DIGITS]
 
 
 def digest_text(text: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
-from semel.core.codec import encode_checked
+from semel.core.codec import decode, encode_checked
 from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
@@ -27,6 +27,9 @@ from semel.ports.world import Clock
 
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """How long an outcome in memory waits for a log that refused it without harm, as a full disk does; then the run gives up."""
+
+RECENT_FRAMES = 64
+"""So many frames are at hand without reading them again: more than a turn has, whose messages the next request shows."""
 
 
 class Barrier:
@@ -45,6 +48,7 @@ class Barrier:
         self._waiting_notes: list[Record] = []
         self._one_at_a_time = asyncio.Lock()
         self._lineage_due = new
+        self._recent: tuple[Frame, ...] = ()
 
     def hold(self, records: Sequence[Record]) -> None:
         """Keep records for the next commit; a death may lose them, so nothing may depend on them (design 14)."""
@@ -73,6 +77,13 @@ class Barrier:
             self._waiting_notes.append(record)
         else:
             self._write_note(record)
+
+    def record(self, seq: int) -> Record | None:
+        """The record of a seq up to the state's head, for a message that the state only names. Raises LogDamaged."""
+        recent = self._recent
+        known = bool(recent) and recent[0].seq <= seq <= recent[-1].seq
+        frame = recent[seq - recent[0].seq] if known else self._writer.frame(seq)
+        return decode(frame, f"session {self.state.session!r}")
 
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
@@ -105,6 +116,8 @@ class Barrier:
                 self._writer.foresee(coming)
         frames = await self._write(payloads, at_ms)
         self._lineage_due = False
+        recent = (*self._recent, *self._noted_frames, *frames)
+        self._recent = recent[-RECENT_FRAMES:]
         del self._held[:held]
         self.digest = frames[-1].digest
         self.state = replace(after, digest=self.digest)

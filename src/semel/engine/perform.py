@@ -41,7 +41,7 @@ from semel.engine.feed import Feed, Live
 from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
 from semel.engine.waiting import first_of
-from semel.errors import InvariantBroken, need
+from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
 from semel.ports.tool import Call, Deferred, Done, Held, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
@@ -97,7 +97,7 @@ class Performer:
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
         request: Request | None = None
         try:
-            request = self.kit.model.render(prompt_of(self.barrier.state, run))
+            request = self.kit.model.render(prompt_of(self.barrier.state, run, self.barrier.record))
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
@@ -110,6 +110,8 @@ class Performer:
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
             )
+        except StoreError:
+            raise  # the log cannot be read any more: no fault of the model, and nothing that a run could go on from
         except asyncio.CancelledError:
             self.feed.publish(_with(live, "discarded"))  # what was shown of a request that is given up is withdrawn
             raise

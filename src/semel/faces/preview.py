@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from semel import wiring
 from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Send
-from semel.core.fold import fold
+from semel.core.fold import ahead
 from semel.core.frame import incomplete
-from semel.core.open_log import state_of
+from semel.core.open_log import finding, state_of
 from semel.core.prompt import prompt_of
+from semel.core.records import Record
 from semel.core.recover import recover
-from semel.core.state import Logged, Run, Session
+from semel.core.state import Run, Session
 from semel.core.values import Bundle, clean_text
 from semel.errors import OutcomePending, UnknownSession, need
 from semel.faces.views import frames_of, view_of
@@ -38,34 +39,35 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
     """
     view = view_of(store, session)
     state, asks = view.state, False
+    told: dict[int, Record] = {}
     if state.run is not None:
-        state, asks = _gone_on(state)
-    ahead = state if asks else _next_run(store, view.state, state, text)
-    run = need(ahead.run, "a state that asks the model has an open run")
+        state, asks = _gone_on(state, told)
+    coming = state if asks else _next_run(store, view.state, state, text, told)
+    run = need(coming.run, "a state that asks the model has an open run")
     model = wiring.model_frozen(run.config.bundle, {}, clock)
-    request = model.render(prompt_of(ahead, run))
+    request = model.render(prompt_of(coming, run, finding(frames_of(store, session), told)))
     return Preview(bundle=run.config.bundle, request=request, placeholder=not asks and text is None)
 
 
-def _gone_on(state: Session) -> tuple[Session, bool]:
-    """The state that a resume would bring about first, and whether it asks the model then."""
+def _gone_on(state: Session, told: dict[int, Record]) -> tuple[Session, bool]:
+    """The state that a resume would bring about first, and whether it asks the model then. `told` gets the records of that."""
     run = need(state.run, "an open run goes on")
     if run.step is not None and run.step.answer is None and not run.aborting:
         return state, True
     decision = recover(state)
-    ahead = _ahead(state, decision)
-    if any(isinstance(effect, CallModel) for effect in decision.effects) or ahead.run is None:
-        return ahead, ahead.run is not None
-    end = Decision() if decision.effects else seal(ahead)  # a call is unknown: the next request is that of the next run
+    coming = _ahead(state, decision, told)
+    if any(isinstance(effect, CallModel) for effect in decision.effects) or coming.run is None:
+        return coming, coming.run is not None
+    end = Decision() if decision.effects else seal(coming)  # a call is unknown: the next request is that of the next run
     if not end.records:
         raise OutcomePending(
             f"the next request of session {state.session!r} depends on calls of step {run.step.step_id if run.step else 0} that "
             f"are still open; `semel explain {state.session}` says what each waits for"
         )
-    return _ahead(ahead, end), False
+    return _ahead(coming, end, told), False
 
 
-def _next_run(store: SessionStore, logged: Session, state: Session, text: str | None) -> Session:
+def _next_run(store: SessionStore, logged: Session, state: Session, text: str | None, told: dict[int, Record]) -> Session:
     """The state in which a next run, frozen like the last one, asks for the first time."""
     last = logged.run or _last_run(store, state)
     message = PLACEHOLDER if text is None else clean_text(text)
@@ -78,7 +80,7 @@ def _next_run(store: SessionStore, logged: Session, state: Session, text: str | 
         tools=last.tools,
         context=last.context,
     )
-    return _ahead(state, send(state, command))
+    return _ahead(state, send(state, command), told)
 
 
 def _last_run(store: SessionStore, state: Session) -> Run:
@@ -91,12 +93,6 @@ def _last_run(store: SessionStore, state: Session) -> Run:
     return need(state_of(frames, incomplete(kept), state.session).run, "a run is open until its end")
 
 
-def _ahead(state: Session, decision: Decision) -> Session:
-    at, fence = state.last_at_ms, state.last_fence
-    return fold(
-        (
-            Logged(seq=state.head + place, at_ms=at, fence=fence, record=record)
-            for place, record in enumerate(decision.records, start=1)
-        ),
-        state,
-    )
+def _ahead(state: Session, decision: Decision, told: dict[int, Record]) -> Session:
+    told.update(enumerate(decision.records, start=state.head + 1))
+    return ahead(state, decision.records)

@@ -26,6 +26,8 @@ LogWriter contract
          outcome of an action is in memory only.
   LOG-11 `append` and `note` raise SessionFull before they write what would make the log longer than `ceiling_bytes`; the
          writer goes on (W10, W12).
+  LOG-12 `frame` gives any frame of the log again, verified, whether it was there at open or written since; it raises LogDamaged
+         where the log does not hold it any more. What it costs does not grow with the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,6 +103,9 @@ class LogWriter(Protocol):
 
     def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
         """Write `batch` without a sync; for facts that only matter while this machine is up."""
+
+    def frame(self, seq: int) -> Frame:
+        """The frame of that seq, at most `head`, read again."""
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come; raises StoreError if it cannot, and then nothing was written."""

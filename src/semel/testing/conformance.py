@@ -1,7 +1,6 @@
 """The contract of `ports.log` as checks that any adapter must pass, one per numbered line; the floor's are beside it.
 
 A check takes a bench: a fresh medium, on which it can start processes, let them die, and do what no process should.
-`check_log` and `check_leases` run all of theirs; the tables let a test run them one by one.
 """
 
 import hashlib
@@ -291,7 +290,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5 to 7 and LOG-1 to 7, 10, 11, each on a fresh bench; raises InvariantBroken."""
+    """Hold an adapter to STORE-2, 3, 5 to 7 and LOG-1 to 7, 10 to 12, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 

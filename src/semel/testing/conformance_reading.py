@@ -36,6 +36,7 @@ async def _frames_are_handed_out(bench: LogBench) -> None:
     writer = await bench.process().open(SESSION, take=taken.extend)
     must(taken[-4:] == frames and [frame.seq for frame in taken] == [0, 1, 2, 3, 4, 5], "every frame is handed out, once")
     must(len(writer.frames) == 0, "and not kept as well")
+    must([writer.frame(at) for at in (5, 0, 2)] == [taken[at] for at in (5, 0, 2)], "each is found again (LOG-12)")
     await writer.close()
     bench.plant(SESSION, whole[:-3])
 
@@ -90,7 +91,15 @@ async def _remembered_while_the_log_is_the_same(bench: LogBench) -> None:
     must(other.recall(SESSION) is None, "what is forgotten is not recalled")
 
 
+async def _frames_are_found_again(bench: LogBench) -> None:
+    writer = await started(bench.process(), "a")
+    written = [*await writer.append(records("b")), *writer.note(records("c"))]
+    must([writer.frame(frame.seq) for frame in written[::-1]] == written[::-1], "what was written is found again")
+    await writer.close()
+
+
 READ_CHECKS: Mapping[str, LogCheck] = {
+    "LOG-12": _frames_are_found_again,
     "STORE-5": _readers_see_only_what_stays,
     "STORE-6": _frames_are_handed_out,
     "STORE-6 readers": _readers_are_handed_frames_too,

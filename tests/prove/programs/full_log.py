@@ -1,6 +1,6 @@
 """Fill a session to its ceiling with ordinary turns, or open it, and print what that took as JSON. Not a test.
 
-    python -m tests.prove.programs.full_log fill ROOT BYTES | open | fold | floor ROOT
+    python -m tests.prove.programs.full_log fill ROOT BYTES | open | fold | keep | floor ROOT
 
 A turn is that of design 13: 600 B of text, three calls with 200 B of arguments, three results of 1 KiB.
 """
@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,14 +19,16 @@ from msgspec.structs import replace
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock, SystemIds
+from semel.core import open_log
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.decide import decide, send
 from semel.core.effects import Answered, CameBack, Send
 from semel.core.features import KNOWN
+from semel.core.frame import Frame
 from semel.core.limits import Limits
 from semel.core.outcomes import Outcome as Became
 from semel.core.outcomes import Settlement
-from semel.core.records import AgentRef, Config, ModelAttemptFinished
+from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record, ToolResult
 from semel.core.values import Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Usage
 from semel.engine.feed import Feed
 from semel.engine.loop import commit
@@ -132,6 +135,20 @@ async def fold(root: str) -> dict[str, object]:
     return {"head": barrier.state.head, "seconds": seconds, "over": peak_bytes() - base}
 
 
+async def keep(root: str) -> dict[str, object]:
+    """As `fold`, with a fault that the bound on memory must notice: what tools gave stays in memory."""
+    outputs, decoded = list[object](), open_log.decoded
+
+    def keeping(frames: Iterable[Frame], where: str) -> Iterator[tuple[Frame, Record | None]]:
+        for frame, record in decoded(frames, where):
+            if isinstance(record, ToolResult):
+                outputs.append(record.output)
+            yield frame, record
+
+    open_log.decoded = keeping  # type: ignore[assignment]  # the planted fault
+    return {**await fold(root), "kept": len(outputs)}
+
+
 def floor(root: str) -> dict[str, object]:
     """Reading and hashing the same bytes, and nothing else."""
     started, digest = time.perf_counter(), hashlib.sha256()
@@ -148,5 +165,5 @@ if __name__ == "__main__":
     elif what == "floor":
         found = floor(place)
     else:
-        found = asyncio.run(open_only(place) if what == "open" else fold(place))
+        found = asyncio.run({"open": open_only, "fold": fold, "keep": keep}[what](place))
     print(json.dumps(found))

@@ -19,9 +19,10 @@ from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.syncs import Syncs
 from semel.adapters.file.threads import settled
-from semel.adapters.file.writer import FileWriter
+from semel.adapters.file.writer import FileWriter, Recovered
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import Lineage, scan, witnessed
+from semel.core.frame import Frame, Lineage, scan, witnessed
+from semel.core.lookup import Lookup
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
@@ -186,12 +187,21 @@ class FileStore:
             try:
                 if not self._parking:
                     refuse_marked(place)
-                log = recover(place, directory, lease, known=self._known, witness=self.witness, take=take)
+                lookup = Lookup(str(place.log))
+
+                def taken(frames: Sequence[Frame]) -> None:
+                    lookup.add(frames)
+                    if take is not None:
+                        take(frames)
+
+                passed = taken if take is not None else None
+                log = recover(place, directory, lease, known=self._known, witness=self.witness, take=passed)
+                lookup.add(log.frames)
                 self.floor.raise_to(log.features)
                 writer = FileWriter(
                     place,
                     lease,
-                    log,
+                    Recovered(log, lookup),
                     floor=self.floor,
                     clock=self._clock,
                     syncs=syncs,

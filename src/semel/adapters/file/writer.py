@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from semel.adapters.file.blobs import FileBlobs
 from semel.adapters.file.floor import FileFloor
@@ -16,9 +16,17 @@ from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
 from semel.adapters.file.syncs import Syncs
 from semel.core.frame import Encoded, Frame, Scan, encode_frames, within_ceiling, witnessed
+from semel.core.lookup import Lookup
 from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
 from semel.ports.log import Payload
 from semel.ports.world import Clock
+
+
+class Recovered(NamedTuple):
+    """What recovery found and made durable, and where to read its frames again."""
+
+    scan: Scan
+    lookup: Lookup
 
 
 class FileWriter:
@@ -28,7 +36,7 @@ class FileWriter:
         self,
         place: Place,
         lease: Lease,
-        log: Scan,
+        log: Recovered,
         *,
         floor: FileFloor,
         clock: Clock,
@@ -36,25 +44,22 @@ class FileWriter:
         inline: bool,
         ceiling_bytes: int,
     ) -> None:
-        """`log` is what recovery found and made durable.
-
-        With `inline` a sync blocks the loop while this is the only writer that asks for one; else a thread of `syncs` does it.
-        """
+        """With `inline` a sync blocks the loop while this is the only writer that asks for one; else `syncs` does it apart."""
         self.ceiling_bytes = ceiling_bytes
-        self.frames: Sequence[Frame] = log.frames
+        self.frames: Sequence[Frame] = log.scan.frames
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
         self._lease, self._floor, self._clock, self.inline = lease, floor, clock, inline
         self._syncs = syncs
         self.blobs = FileBlobs(place, self.check)
-        self._point = log.point
-        self._durable = log.point.seq - 1
+        self._point, self._lookup = log.scan.point, log.lookup
+        self._durable = log.scan.point.seq - 1
         self._parents_pending = True
         self._dead: tuple[type[StoreError], str] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._fd: int | None = None
         with place.open() as directory, suppress(FileNotFoundError):
-            self._fd = open_private(self._disk, Place.LOG, directory, os.O_WRONLY | os.O_APPEND, self._path)
+            self._fd = open_private(self._disk, Place.LOG, directory, os.O_RDWR | os.O_APPEND, self._path)
         syncs.enter(self)
 
     @property
@@ -93,6 +98,11 @@ class FileWriter:
         """Write `batch` without a sync."""
         self._allow()
         return self._write(batch, at_ms)
+
+    def frame(self, seq: int) -> Frame:
+        """The frame of that seq, read again from the file."""
+        with naming("read", self._path):
+            return self._lookup.frame(seq, lambda offset, limit: self._disk.read(self._file(), offset, limit))
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come; where it holds them already, nothing is done and nobody is asked."""
@@ -167,13 +177,14 @@ class FileWriter:
         except BaseException as error:  # noqa: BLE001  _poison raises it again
             self._poison("a write was interrupted", error)
         self._point = encoded.point
+        self._lookup.add(encoded.frames)
         return encoded.frames
 
     def _file(self) -> int:
         """The log file; made by the first write of a new session."""
         if self._fd is None:
             with naming("make", self._path), self._place.open() as directory:
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
                 self._fd = open_private(self._disk, Place.LOG, directory, flags, self._path)
         return self._fd
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from semel.adapters.memory.blobs import MemoryBlobs
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Frame, Scan, encode_frames, scan, within_ceiling, witnessed
+from semel.core.lookup import Lookup
 from semel.core.reading import verified
 from semel.errors import (
     AppendRefused,
@@ -124,6 +125,8 @@ class MemoryStore:
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
         found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
+        lookup = Lookup(f"the log of {session!r}")
+        lookup.add(found.frames)
         if take is not None:
             take(found.frames)
             found = replace(found, frames=())
@@ -133,7 +136,7 @@ class MemoryStore:
             del log.data[found.tail.offset :]
         log.synced_bytes = len(log.data)
         self.floor.raise_to(found.features)
-        writer = MemoryWriter(self, session, found, clock=self._clock)
+        writer = MemoryWriter(self, session, found, lookup=lookup, clock=self._clock)
         log.holder = writer
         self._writers.append(writer)
         return writer
@@ -203,13 +206,13 @@ class MemoryWriter:
 
     inline = False  # a test may make it wait wherever it likes
 
-    def __init__(self, store: MemoryStore, session: str, found: Scan, *, clock: Clock) -> None:
-        """`found` is what the log holds, all of it durable."""
+    def __init__(self, store: MemoryStore, session: str, found: Scan, *, lookup: Lookup, clock: Clock) -> None:
+        """`found` is what the log holds, all of it durable; `lookup` knows its frames."""
         log = store.medium.logs[session]
         self.ceiling_bytes = store.ceiling_bytes
         self.frames: Sequence[Frame] = found.frames
         self.fence = log.fence
-        self._log, self._session, self._point = log, session, found.point
+        self._log, self._session, self._point, self._lookup = log, session, found.point, lookup
         self._medium, self._floor, self._clock = store.medium, store.floor, clock
         self.blobs = MemoryBlobs(log.blobs, self.check)
         self._durable = found.point.seq - 1
@@ -254,7 +257,12 @@ class MemoryWriter:
             ) from full
         self._log.data += encoded.data
         self._point = encoded.point
+        self._lookup.add(encoded.frames)
         return encoded.frames
+
+    def frame(self, seq: int) -> Frame:
+        """The frame of that seq, read again."""
+        return self._lookup.frame(seq, lambda offset, limit: bytes(self._log.data[offset : offset + limit]))
 
     def foresee(self, features: Sequence[str]) -> None:
         """Raise the floor now for frames that may come."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from semel.core.persistent import Chain
+from semel.core.persistent import Growing
 from semel.core.values import JSON, Message, Prompt
 from semel.ports.model import Request
 
@@ -63,7 +63,7 @@ class Renderer:
     def __init__(self, form: Form) -> None:
         """`form` is bound to one bundle."""
         self._form = form
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the identity of the first message, which the value keeps alive
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the identity of their origin, which the value keeps alive
         self._kept_bytes = 0
 
     def render(self, prompt: Prompt) -> Request:
@@ -79,13 +79,14 @@ class Renderer:
         head = self._form.head(prompt.instructions, place)
         if not messages:
             return _fresh(head, place)
-        kept = self._kept.pop(id(messages[0]), None)
+        key = id(messages.origin if isinstance(messages, Growing) else messages[0])
+        kept = self._kept.pop(key, None)
         if kept is not None:
             self._kept_bytes -= len(kept.body)
         if kept is None or kept.head != head or not _continues(kept.messages, messages):
             kept = _fresh(head, place)
         self._extend(kept, messages)
-        self._kept[id(messages[0])] = kept
+        self._kept[key] = kept
         self._kept_bytes += len(kept.body)
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1].body)
@@ -96,7 +97,7 @@ class Renderer:
             more = self._form.message(messages[index], kept.place)
             kept.body += more
             kept.digest.update(more)
-        kept.messages = messages if isinstance(messages, Chain) else tuple(messages)
+        kept.messages = messages if isinstance(messages, Growing) else tuple(messages)
 
 
 def _fresh(head: bytes, place: Place) -> _Kept:
@@ -104,7 +105,7 @@ def _fresh(head: bytes, place: Place) -> _Kept:
 
 
 def _continues(before: Sequence[Message], now: Sequence[Message]) -> bool:
-    """Whether `now` starts with the very messages of `before`. O(1) for two versions of one chain, which the engine renders."""
-    if isinstance(before, Chain) and isinstance(now, Chain):
+    """Whether `now` starts with the very messages of `before`. O(1) for two versions of one, which the engine renders."""
+    if isinstance(before, Growing) and isinstance(now, Growing):
         return now.grew_from(before)
     return len(now) >= len(before) and all(old is new for old, new in zip(before, now, strict=False))

@@ -15,7 +15,7 @@ import msgspec
 
 from semel.core.arguments import parse_arguments, schema_problem
 from semel.core.outcomes import Refusal
-from semel.core.persistent import Table
+from semel.core.persistent import Names
 from semel.core.plan import identified
 from semel.core.values import (
     JSON,
@@ -58,7 +58,7 @@ class Collected:
 
     messages: list[Message] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
-    _taken: Table[bool] = field(default_factory=Table)
+    _taken: Names = field(default_factory=Names)
     _answers: int = 0
     _open: dict[str, list[str]] = field(default_factory=dict)
     _unreadable: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class Collected:
             self._open.setdefault(old.id, []).append(new.id)
             if isinstance(parse_arguments(new.arguments), Refusal):
                 self._unreadable.add(new.id)
-            self._taken = self._taken.plus(new.id, True)  # noqa: FBT003 - a set is a table of True
+            self._taken = self._taken.plus((new.id,))
         self._order = [call.id for call in _calls(named)]
         self.messages.append(AssistantMessage(blocks=named))
 
