@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 
 def ground_of(settings: Settings) -> Ground:
-    """The embedded default: one directory, system clock, random ids."""
+    """The embedded default: one directory, system clock, random ids, and a socket for others."""
+    from semel.adapters.control.client import UnixControl
     from semel.adapters.system import SystemClock, SystemIds
 
-    return Ground(store=store_of(settings), clock=SystemClock(), ids=SystemIds())
+    store = store_of(settings)
+    return Ground(store=store, clock=SystemClock(), ids=SystemIds(), control=UnixControl(store))
 
 
 def store_of(settings: Settings) -> "FileStore":

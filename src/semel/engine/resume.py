@@ -10,17 +10,19 @@ from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.perform import Performer
+from semel.ports.control import Control
 from semel.ports.log import LogWriter, SessionStore
 from semel.ports.world import Clock, Ids
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What sessions stand on: the ports that all of them share."""
+    """What sessions stand on: the ports that all of them share. Without `control` no other process can ask for anything."""
 
     store: SessionStore
     clock: Clock
     ids: Ids
+    control: Control | None = None
 
 
 async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:

@@ -11,7 +11,7 @@ import os
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from semel import wiring
 from semel.core.decide import known_delivery
@@ -29,8 +29,12 @@ from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
 from semel.errors import BadAgent, CorruptLog, OutcomePending, RuntimeLeft, SemelError, StoreError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
+from semel.faces.answering import answer_others
+from semel.faces.handle import SessionHandle
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
+from semel.ports.control import Served
+from semel.ports.log import SessionStore
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
@@ -45,7 +49,8 @@ class Runtime:
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered. On
     leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
-    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11).
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
+    block other processes of this user can ask for what concerns its sessions; `unreachable` says why they cannot, if so.
     """
 
     def __init__(
@@ -75,8 +80,11 @@ class Runtime:
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._left = False
         self._recovery: asyncio.Task[None] | None = None
+        self._served: Served | None = None
+        self.unreachable: str | None = None
 
     async def __aenter__(self) -> Self:
+        self._served, self.unreachable = await answer_others(self, self._ground.control)
         if self._recover == "auto" and self._agents:
             self._recovery = asyncio.ensure_future(self._resume_all())
         return self
@@ -94,16 +102,36 @@ class Runtime:
         await self._stop_all()
         if self._minders:
             await asyncio.wait(self._minders)
+        if self._served is not None:
+            await self._served.close()
         self.stop_outcome = StopOutcome(sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts))
 
     async def _stop_all(self) -> None:
         await asyncio.gather(*(actor.stop(self._drain_seconds) for actor in list(self._actors.values())))
 
-    def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":
+    def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> SessionHandle[OutputT]:
         """A session by its id, or a new one. `context` is durable JSON that tools and instructions see, in each send."""
         self._agents.setdefault(agent.name, agent)
         name = session if session is not None else f"s-{self._ground.ids.fresh()[:16]}"
         return SessionHandle(self, name, agent, context)
+
+    @property
+    def store(self) -> SessionStore:
+        """The logs of the state directory, for reading."""
+        return self._ground.store
+
+    def held(self, session: str) -> SessionActor | None:
+        """The actor of a session that is held here; None for any other."""
+        return self._actors.get(session)
+
+    def agent_of(self, ref: AgentRef, session: str) -> AgentAny:
+        """The agent that a log names. Raises BadAgent."""
+        agent = self._agents.get(ref.name)
+        if agent is None and self._find_agent is not None:
+            return self._find_agent(ref, session)
+        if agent is None:
+            raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
+        return agent
 
     def inbox(self) -> list[InboxItem]:
         """All calls whose outcome is unknown, over all sessions."""
@@ -161,7 +189,7 @@ class Runtime:
         store = self._ground.store
         run = view_of(store, session).state.run if session not in self._actors and store.exists(session) else None
         if run is not None:
-            agent = self._agent_of(run.agent, session)
+            agent = self.agent_of(run.agent, session)
             kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
         return run is not None
@@ -251,23 +279,15 @@ class Runtime:
         if run is None:
             actor.publish_if_stale()
             return None
-        agent = self._agent_of(run.agent, actor.state.session)
+        agent = self.agent_of(run.agent, actor.state.session)
         return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
         ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
-        agent = self._agent_of(ended.agent, actor.state.session)
+        agent = self.agent_of(ended.agent, actor.state.session)
         kit = kit_for_new_run(agent, self._deps, self._ground.clock)
         go_on = send_command(agent, kit, CONTINUE_INPUT, key, ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)
-
-    def _agent_of(self, ref: AgentRef, session: str) -> AgentAny:
-        agent = self._agents.get(ref.name)
-        if agent is None and self._find_agent is not None:
-            return self._find_agent(ref, session)
-        if agent is None:
-            raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
-        return agent
 
     async def _start(
         self, session: str, begin: Callable[[SessionActor], Awaitable[str | None]], output: type[OutputT] | None = None
@@ -367,33 +387,3 @@ class Runtime:
 
     def _note(self, session: str, stage: str, error: BaseException) -> None:
         self.diary.write_down(session, stage, self._ground.clock.now_ms(), error)
-
-
-class SessionHandle(Generic[OutputT]):
-    """A session of a runtime, with the agent that answers in it."""
-
-    def __init__(self, runtime: Runtime, session: str, agent: Agent[OutputT], context: JSON) -> None:
-        self.id = session
-        self._runtime = runtime
-        self._agent = agent
-        self._context = context
-
-    async def send(self, text: str, *, key: str | None = None) -> RunHandle[OutputT]:
-        """Start a run with this message; answered once it is durable. The same `key` again gives the same run.
-
-        Raises KeyReuse (same key, other message), SessionBusy (a run is open), OutcomePending (the run before was just found to
-        have an unknown call), BadAgent, BadSettings, UnknownModel, LogDamaged, NewerWriter. Where it raises, nothing was sent.
-        """
-        return await self._runtime.send(self.id, self._agent, text, key, self._context)
-
-    async def resume(self) -> RunHandle[Any] | None:
-        """Carry on the open run, if there is one."""
-        return await self._runtime.resume(self.id)
-
-    def state(self) -> Status | None:
-        """What the session is doing, by reading its log; None before its first run."""
-        return self._runtime.status(self.id)
-
-    def events(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
-        """What the log holds with seq > `after`, in order, up to now; `RunHandle.events` goes on while a run works."""
-        return self._runtime.events(self.id, after)
