@@ -9,7 +9,7 @@ Control contract
   CONTROL-4  `serve` keeps no session waiting: a client that is slow, dead or hostile costs its own connection only.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol
 
 from msgspec import field
@@ -46,7 +46,7 @@ class Request(Frozen, frozen=True, kw_only=True):
 
 
 Item = dict[str, Any]
-Handler = Callable[[Request], Awaitable[Item | AsyncIterator[Item]]]
+Handler = Callable[[Request], Awaitable[Item | AsyncGenerator[Item, None]]]
 """Carries out a request: an object is its answer, items are a stream that ends by itself. Raises NotReached for a session that
 this process does not hold so, and SemelError for a refusal."""
 
@@ -84,5 +84,5 @@ class Control(Protocol):
     async def ask(self, contact: Contact, session: str, verb: str, args: Item) -> Item:
         """The answer of whoever holds the session. Raises NotReached, and the error that it was refused with."""
 
-    def stream(self, contact: Contact, session: str, verb: str, args: Item) -> AsyncIterator[Item]:
+    def stream(self, contact: Contact, session: str, verb: str, args: Item) -> AsyncGenerator[Item, None]:
         """The items of a stream, to its end. Raises as `ask` does, also in the middle."""

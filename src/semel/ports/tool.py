@@ -9,6 +9,7 @@ TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identi
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from semel.core.values import JSON, Frozen, ToolSpec
@@ -81,6 +82,28 @@ class Done(Frozen, frozen=True):
     value: JSON
 
 
+class Deferred(Frozen, frozen=True):
+    """Returned by a tool: the result comes later, under `handle`; the run goes on, and the model reads `text` for now.
+
+    A handle has 1 to 200 characters, and no other call of the session has it. `semel deliver` brings the result (MAP12).
+    """
+
+    handle: str
+    text: str = "The result comes later."
+
+
+class Held(Frozen, frozen=True):
+    """Returned by a tool: somebody else has the call and owes its result; the run waits and goes on by itself (R28-R33).
+
+    `until` is when it is given up, on the wall clock, with its time zone; None if never. `detail` is for people: only its
+    digest is recorded.
+    """
+
+    reason: str = "held"
+    until: datetime | None = None
+    detail: JSON = None
+
+
 class ToolPort(Protocol):
     """One tool of an agent."""
 
@@ -88,8 +111,8 @@ class ToolPort(Protocol):
     def spec(self) -> ToolSpec:
         """What the model sees and recovery knows."""
 
-    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> JSON:
-        """Do it. `arguments` passed the tool's schema. The result is JSON, text, or Done."""
+    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> "JSON | Done | Deferred | Held":
+        """Do it. `arguments` passed the tool's schema. The result is JSON, text, Done, Deferred or Held."""
 
     async def reconcile(self, call: Call[object]) -> Reconciled:
         """Ask what became of `call.key`; only called when `spec.reconciles`."""

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class UnixControl:
             raise NotReached(f"{contact.owner} answered something else")
         return reply.ok
 
-    async def stream(self, contact: Contact, session: str, verb: str, args: Item) -> AsyncIterator[Item]:
+    async def stream(self, contact: Contact, session: str, verb: str, args: Item) -> AsyncGenerator[Item, None]:
         """The items of a stream."""
         async with self._asked(contact, session, verb, args) as (reader, name):
             while (reply := await _next(reader, name)).ok is None:

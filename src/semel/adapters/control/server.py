@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from semel.adapters.control.lines import NOT_HELD, Bounds, Refusal, Reply, decode_request, encode_line, refusal_of
 from semel.adapters.control.place import make_socket, peer_is_us, remove
@@ -10,7 +11,6 @@ from semel.errors import InvariantBroken, SemelError, SessionBusy, StoreError, U
 from semel.ports.control import Handler, Item, NotReached
 
 _BACKLOG = 64
-_NOT_HELD = Refusal(code=NOT_HELD, message="this process does not hold that session so; look at its lease again", exit=7)
 
 
 class Server:
@@ -94,8 +94,8 @@ class Server:
                 await self._stream(name, found, reader, writer)
                 found = {}
             end = Reply(id=name, ok=found)
-        except NotReached:
-            end = Reply(id=name, error=_NOT_HELD)
+        except NotReached as error:
+            end = Reply(id=name, error=Refusal(code=NOT_HELD, message=str(error), exit=SessionBusy.exit))
         except SemelError as error:
             end = Reply(id=name, error=refusal_of(error))
         except (OSError, TimeoutError):
@@ -106,7 +106,7 @@ class Server:
         await self._send(writer, end)
 
     async def _stream(
-        self, name: str, items: AsyncIterator[Item], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, name: str, items: AsyncGenerator[Item, None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Send items until there are no more, or the client says something or goes away, which both end it."""
         sending = asyncio.ensure_future(self._send_all(name, items, writer))
@@ -121,9 +121,10 @@ class Server:
                 task.cancel()
             await asyncio.wait({sending, hearing})
 
-    async def _send_all(self, name: str, items: AsyncIterator[Item], writer: asyncio.StreamWriter) -> None:
-        async for item in items:
-            await self._send(writer, Reply(id=name, item=item))
+    async def _send_all(self, name: str, items: AsyncGenerator[Item, None], writer: asyncio.StreamWriter) -> None:
+        async with aclosing(items):
+            async for item in items:
+                await self._send(writer, Reply(id=name, item=item))
 
     async def _send(self, writer: asyncio.StreamWriter, reply: Reply) -> None:
         writer.write(encode_line(reply))
