@@ -15,11 +15,11 @@ from semel.ports.world import Clock
 
 
 class Wishes:
-    """What is asked of the loop itself, at any time: to stop with this process, or to end the run behind its turn."""
+    """What is asked of the loop itself, at any time: to stop with this process, or to end the run `to_end` behind its turn."""
 
     def __init__(self) -> None:
         self.stopping = False
-        self.end_run = False
+        self.to_end: str | None = None
 
 
 async def run_to_rest(
@@ -44,7 +44,8 @@ async def run_to_rest(
             barrier.hold(decision.held)
             decision = await commit(decision, barrier, outcome, doubt)
             after()
-            if barrier.state.run is None:
+            run = barrier.state.run
+            if run is None:
                 return
             outcome, doubt = release(decision, flights, stopping=wishes.stopping), decision.doubt
             asked = inbox.take() if outcome is None else None
@@ -53,15 +54,16 @@ async def run_to_rest(
                 asked = inbox.take() if outcome is None else None
             if wishes.stopping and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
+            stop = wishes.to_end == run.run_id
             if asked is not None:
                 decision = await obey(asked, barrier, flights, doubt)
             elif outcome is not None:
                 now_ms = clock.now_ms()
-                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy, stop=wishes.end_run)
+                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy, stop=stop)
             elif wishes.stopping and flights.empty and not sealable(barrier.state):
                 return
             elif flights.empty:
-                decision = seal(barrier.state, stop=wishes.end_run)
+                decision = seal(barrier.state, stop=stop)
                 if not decision.records:
                     return  # it waits for somebody
             else:

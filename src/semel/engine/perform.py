@@ -169,7 +169,7 @@ class Performer:
             reason=printable(str(held.reason), limit=HELD_REASON_CHARS_MOST),
             held_at_ms=self.clock.now_ms(),
             detail_digest=None if held.detail is None else digest_text(json.encode(clean_json(held.detail)).decode()),
-            until_ms=None if held.until is None else int(held.until.timestamp() * 1000),
+            until_ms=None if held.until is None else int(held.until * 1000),
         )
 
     def _handle_refused(self, deferred: Deferred) -> Completed | None:

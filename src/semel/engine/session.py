@@ -72,10 +72,11 @@ class SessionActor:
         await self._start(send(self.state, command), kit)
         return self._newest()
 
-    async def resume(self, kit: Kit) -> str | None:
+    async def resume(self, kit: Kit, *, checked: bool = True) -> str | None:
         """Carry on the open run; answered with its id once that is durable, None if no run is open.
 
-        Raises BadAgent where the kit's tools are not those that the run was frozen with.
+        Raises BadAgent where the kit's tools are not those that the run was frozen with, if that is to be `checked`: a run that
+        is only closed sends nothing.
         """
         run = self.state.run
         if run is None:
@@ -83,7 +84,7 @@ class SessionActor:
             return None
         if not self.running:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
-            self.warnings = check_tools(run.tools, specs, run.agent.name)
+            self.warnings = check_tools(run.tools, specs, run.agent.name) if checked else ()
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
             await self._start(recover(self.state, kit.policy), kit)
         return run.run_id
@@ -117,7 +118,7 @@ class SessionActor:
 
     async def end_run(self, kit: Kit | None) -> None:
         """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). `kit` is for a run at rest."""
-        self._wishes.end_run = True
+        self._wishes.to_end = self.state.newest
         if self.running and self._inbox is not None:
             self._inbox.wake()
         elif kit is not None:

@@ -63,7 +63,7 @@ class Sessions:
                 run_id = await begin(actor)
                 self.diary.recovered(session)  # it is open, and what it began is durable
             except StoreError as error:
-                self.note(session, "begin", error)
+                self.write_down(session, "begin", error)
                 raise
             finally:
                 await self._mind_or_close(session, actor)
@@ -82,7 +82,7 @@ class Sessions:
         if self._minders:
             await asyncio.wait(set(self._minders.values()))
 
-    def note(self, session: str, stage: str, error: BaseException) -> None:
+    def write_down(self, session: str, stage: str, error: BaseException) -> None:
         """Write a failure into the diary."""
         self.diary.write_down(session, stage, self._ground.clock.now_ms(), error)
 
@@ -95,7 +95,7 @@ class Sessions:
             try:
                 actor = self.actors[session] = await open_actor(self._ground, session)
             except (StoreError, CorruptLog) as error:
-                self.note(session, "recover", error)
+                self.write_down(session, "recover", error)
                 raise
         return actor
 
@@ -132,7 +132,7 @@ class Sessions:
         try:
             return await self._next_run(actor)
         except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
-            self.note(session, "begin", error)
+            self.write_down(session, "begin", error)
             return False
 
     async def _mind(self, session: str, actor: SessionActor) -> None:
@@ -141,7 +141,7 @@ class Sessions:
             try:
                 await actor.carried().to_rest()
             except Exception as error:  # noqa: BLE001  whoever waits for the run is told
-                self.note(session, "carry", error)
+                self.write_down(session, "carry", error)
                 failure = error
             async with self._door(session):
                 if actor.running or (failure is None and await self._goes_on(session, actor)):
@@ -176,11 +176,11 @@ class Sessions:
         try:
             await actor.close()
         except Exception as error:
-            self.note(session, "close", error)
+            self.write_down(session, "close", error)
             raise
 
     async def _wake_up(self, session: str) -> None:
         try:
             await self.enter(session, self._wake)
         except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being woken
-            self.note(session, "recover", error)
+            self.write_down(session, "recover", error)

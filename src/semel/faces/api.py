@@ -181,7 +181,7 @@ class Runtime:
         async def begin(actor: SessionActor) -> str | None:
             run = actor.state.run
             if run is not None and not await actor.ask(choose) and actor.state.run is not None:
-                await actor.resume(self._keeper.kit_to_close(run, session))
+                await actor.resume(self._keeper.kit_to_close(run, session), checked=False)
             return None if run is None else run.run_id
 
         view_of(self._ground.store, session)

@@ -64,7 +64,7 @@ class RunKeeper:
                 await self._recover(session)
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
                 self.unrecovered[session] = error
-                self.sessions.note(session, "recover", error)
+                self.sessions.write_down(session, "recover", error)
 
     async def _recover(self, session: str) -> None:
         view = view_of(self.ground.store, session)
@@ -143,7 +143,7 @@ class RunKeeper:
             try:
                 await self.carry_on(actor)
             except BadAgent as error:  # what was asked is durable; whoever has the agent goes on
-                self.sessions.note(actor.state.session, "begin", error)
+                self.sessions.write_down(actor.state.session, "begin", error)
 
     def kit_to_close(self, run: Run, session: str) -> Kit:
         """What a cancelled run is closed with: its agent's kit, where that can still carry it."""

@@ -9,12 +9,13 @@ TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identi
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from semel.core.values import JSON, Frozen, ToolSpec
 
 DepsT = TypeVar("DepsT")
+UNIX_SECONDS_END = 2**53 / 1000
+"""Where milliseconds stop being whole numbers in JSON."""
 
 
 class ProcessMark(Frozen, frozen=True, kw_only=True):
@@ -95,13 +96,17 @@ class Deferred(Frozen, frozen=True):
 class Held(Frozen, frozen=True):
     """Returned by a tool: somebody else has the call and owes its result; the run waits and goes on by itself (R28-R33).
 
-    `until` is when it is given up, on the wall clock, with its time zone; None if never. `detail` is for people: only its
-    digest is recorded.
+    `until` is when it is given up, in seconds of Unix time (`time.time() + 3600`); None if never. `detail` is for people: only
+    its digest is recorded.
     """
 
     reason: str = "held"
-    until: datetime | None = None
+    until: float | None = None
     detail: JSON = None
+
+    def __post_init__(self) -> None:
+        if not (self.until is None or (isinstance(self.until, int | float) and 0 <= self.until < UNIX_SECONDS_END)):
+            raise ValueError(f"until is a number of seconds of Unix time, not {self.until!r}")
 
 
 class ToolPort(Protocol):
