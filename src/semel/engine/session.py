@@ -15,6 +15,7 @@ from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
+from semel.core.waiting import pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
@@ -215,6 +216,12 @@ class SessionActor:
         return fold(places, state)
 
     def _refuse_second_run(self) -> None:
+        pause = pause_of(self.state)
+        if pause is not None:
+            raise SessionBusy(
+                f"session {self.state.session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
+                f"A delivery of `queue` or `interrupt` does not wait for it"
+            )
         if self.state.run is not None:
             raise SessionBusy(
                 f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"

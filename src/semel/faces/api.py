@@ -37,7 +37,7 @@ from semel.faces.asking import (
     result_of,
     retract_of,
 )
-from semel.faces.crew import AgentAny, AgentFinder
+from semel.faces.crew import AgentAny, AgentFinder, Crew
 from semel.faces.handles import SessionHandle
 from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
@@ -53,10 +53,11 @@ class Runtime:
     """All sessions of one state directory, for as long as the `async with` block lasts.
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered, and
-    again when something is due. On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are
-    recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how
-    it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions that are held;
-    `unreachable` says why they cannot, if so.
+    again when something is due; "manual" leaves that to `resume`; "never" also leaves it to others to go on behind what is asked
+    of a run that nobody carries: it is only recorded. On leaving, nothing new is started, calls under way get `drain_seconds` to
+    come back and are recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile,
+    `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions
+    that are held; `unreachable` says why they cannot, if so.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Runtime:
         *,
         agents: Sequence[AgentAny] = (),
         deps: object = None,
-        recover: Literal["auto", "manual"] = "auto",
+        recover: Literal["auto", "manual", "never"] = "auto",
         inline_sync: bool = False,
         drain_seconds: float = DRAIN_SECONDS,
         find_agent: AgentFinder | None = None,
@@ -74,7 +75,7 @@ class Runtime:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.stop_outcome: StopOutcome | None = None
         self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
-        self._keeper = RunKeeper(self._ground, agents, deps, find_agent)
+        self._keeper = RunKeeper(self._ground, Crew(agents, deps, find_agent, self._ground.clock), carries=recover != "never")
         self._recover = recover
         self._drain_seconds = drain_seconds
         self._recovery: asyncio.Task[None] | None = None
@@ -145,7 +146,7 @@ class Runtime:
             while True:
                 known = known_delivery(actor.state, key, text, context, delivery or "send")
                 if known is not None:
-                    if actor.state.run is None or actor.state.run.run_id == known:
+                    if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
                         await self._keeper.carry_on(actor)
                     return known
                 command, kit = built or self._keeper.crew.new_run(agent, text, key, context, delivery)

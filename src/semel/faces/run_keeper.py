@@ -1,7 +1,7 @@
 """What a runtime does in its sessions: enter one, carry a run on, start what waits in the queue, do what is due."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from semel.core.decide import due_message
@@ -14,7 +14,7 @@ from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
 from semel.engine.sessions import Begin, Sessions
 from semel.errors import BadAgent, OutcomePending, SemelError
-from semel.faces.crew import AgentAny, AgentFinder, Crew
+from semel.faces.crew import Crew
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import view_of
 
@@ -24,10 +24,12 @@ OutputT = TypeVar("OutputT")
 class RunKeeper:
     """The sessions and the agents of a runtime, brought together."""
 
-    def __init__(self, ground: Ground, agents: Sequence[AgentAny], deps: object, find_agent: AgentFinder | None) -> None:
+    def __init__(self, ground: Ground, crew: Crew, *, carries: bool = True) -> None:
+        """`carries` is False for a process that only records what is asked, and leaves runs to others."""
         self.ground = ground
-        self.crew = Crew(agents, deps, find_agent, ground.clock)
-        self.sessions = Sessions(ground, next_run=self.start_next, wake=self._do_what_is_due)
+        self.crew = crew
+        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on)
+        self.carries = carries
         self.unrecovered: dict[str, Exception] = {}
 
     async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
@@ -118,6 +120,7 @@ class RunKeeper:
 
     async def carry_on(self, actor: SessionActor) -> str | None:
         """Carry the open run on, unless it only waits; its id, None where no run is open. Raises BadAgent, BundleRefused."""
+        await self._record_overdue(actor)
         run = actor.state.run
         if run is None:
             actor.publish_if_stale()
@@ -139,7 +142,7 @@ class RunKeeper:
 
     async def ask(self, actor: SessionActor, choose: Choose) -> None:
         """Ask something of a session that is held; then a run that nobody carried and that can go on does."""
-        if not await actor.ask(choose) and actor.state.run is not None and not is_idle(actor.state):
+        if not await actor.ask(choose) and self.carries and actor.state.run is not None and not is_idle(actor.state):
             try:
                 await self.carry_on(actor)
             except BadAgent as error:  # what was asked is durable; whoever has the agent goes on
@@ -152,6 +155,9 @@ class RunKeeper:
             return self.crew.kit_of(run, session)
         except SemelError:
             return closing_kit()
+
+    async def _start_next(self, actor: SessionActor) -> bool:
+        return self.carries and await self.start_next(actor)
 
     async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
         """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).
@@ -168,14 +174,10 @@ class RunKeeper:
         await actor.send(command, kit)
         return True
 
-    async def _do_what_is_due(self, actor: SessionActor) -> str | None:
-        """What time has decided of a run that waited, one thing after the other; then it goes on."""
-        run = actor.state.run
-        while run is not None and not actor.running:
+    async def _record_overdue(self, actor: SessionActor) -> None:
+        """What time has decided of a run that waited, one thing after the other."""
+        while actor.state.run is not None and not actor.running:
             now_ms, head = self.ground.clock.now_ms(), actor.state.head
             await actor.ask(lambda state, under_way: overdue(state, now_ms, under_way))  # noqa: B023  awaited within its round
             if actor.state.head == head:
-                break
-        if run is not None and not is_idle(actor.state):
-            await self.carry_on(actor)
-        return None if run is None else run.run_id
+                return

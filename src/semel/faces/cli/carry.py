@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from semel import wiring
 from semel.core.records import AgentRef
@@ -71,7 +71,7 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, car
     if options.model is not None:
         _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
-        return asyncio.run(_carry(options, ground, errands, finder(options, ground) if carries else None))
+        return asyncio.run(_carry(options, ground, errands, carries=carries))
 
 
 def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
@@ -102,10 +102,12 @@ def finder(options: RunOptions, ground: Ground) -> AgentFinder:
     return find
 
 
-async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], find: AgentFinder | None) -> Round:
+async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, carries: bool) -> Round:
     stop = _Stop()
     stop.listen()
-    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
+    recover: Literal["manual", "never"] = "manual" if carries else "never"
+    find = finder(options, ground)
+    runtime = Runtime(ground=ground, recover=recover, inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
     async with Watch(options, ground.clock) as watch:
         async with runtime:
             tasks = [asyncio.ensure_future(_one(runtime, ground, options, errand, watch)) for errand in errands]

@@ -57,7 +57,7 @@ def resolve(
         _warn_of_others(ground, item)
 
     args: Item = {"call": item.call.call_key, "verdict": verdict, "output": text, "note": note, "go_on": go_on}
-    told = tell(ground, options, item.session, "resolve", args, carries=True)
+    told = tell(ground, options, item.session, "resolve", args, carries=go_on)
     if go_on and told.done is not None:
         return finish(told.done, options)
     if go_on and told.run_id is not None:
