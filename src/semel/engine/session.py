@@ -104,8 +104,10 @@ class SessionActor:
             else:
                 self._publish_on_change()
                 return True
+        head = self.state.head
         await self._barrier.commit_chosen(lambda state: choose(state, None).records)
-        self._publish()
+        if self.state.head != head:
+            self._publish()
         return False
 
     async def resolve(self, command: Resolve) -> None:
@@ -149,7 +151,7 @@ class SessionActor:
         self._wishes.stopping = True
         if self._flights is None or self._task is None:
             return
-        self._flights.start_nothing()
+        self._flights.stop_asking()
         await asyncio.wait({self._task}, timeout=drain_seconds)
         self._flights.leave()
         await asyncio.wait({self._task})
