@@ -11,7 +11,6 @@ import socket
 import stat
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -81,6 +80,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     runtime = Path(environ.get(RUNTIME_VARIABLE) or ".")
     if runtime.is_absolute():
         yield runtime / "semel"
+    import tempfile  # not needed where there is a runtime directory
+
     temporary, user = Path(tempfile.gettempdir()).absolute(), os.geteuid()
     yield temporary / f"semel-{user}"
     yield temporary / f"semel-{user}-{secrets.token_hex(4)}"
