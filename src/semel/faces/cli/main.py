@@ -24,6 +24,7 @@ EXIT_STDOUT_FAILED, EXIT_INTERRUPTED_BY_KEY, EXIT_PIPE_CLOSED = 1, 130, 141
 COMMANDS = {
     "init": ("semel.faces.cli.init:init", "Write an agent file to start from."),
     "run": ("semel.faces.cli.run:run", "Run an agent on a prompt."),
+    "chat": ("semel.faces.cli.chat:chat", "Talk to an agent at the terminal."),
     "send": ("semel.faces.cli.run:send", "Send a message to a session that exists."),
     "steer": ("semel.faces.cli.live:steer", "Tell the open run of a session something."),
     "cancel": ("semel.faces.cli.live:cancel", "End the open run of a session."),

@@ -116,7 +116,7 @@ def _deliver_here(message: Message, options: RunOptions, ground: Ground, *, know
 
 def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
     session = message.session
-    agent = _agent(session, options, ground)
+    agent = agent_for(session, options, ground)
 
     async def begin(runtime: Runtime) -> RunHandle[Any]:
         if session is not None and runtime.check_open_run(session) and (options.verbose or sys.stderr.isatty()):
@@ -138,7 +138,7 @@ def _queued(message: Message, ground: Ground, session: str) -> int:
     return _EXIT_WAITS
 
 
-def _agent(session: str | None, options: RunOptions, ground: Ground) -> Agent[Any]:
+def agent_for(session: str | None, options: RunOptions, ground: Ground) -> Agent[Any]:
     """The agent of a new message: the one given, else the one that the session had last, else that of this directory."""
     if options.agent is not None:
         return with_model(load_agent(options.agent), options.model)
