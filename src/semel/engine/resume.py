@@ -12,16 +12,21 @@ from semel.engine.feed import Feed
 from semel.engine.perform import Performer
 from semel.ports.control import Control
 from semel.ports.log import LogWriter, SessionStore
+from semel.ports.parked import ParkedHook
 from semel.ports.world import Clock, Ids
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What sessions stand on: the ports that all of them share. Without `control` no other process can ask for anything."""
+    """What sessions stand on: the ports that all of them share.
+
+    `parked` tells a person that a session waits for one. Without `control` no other process can ask for anything.
+    """
 
     store: SessionStore
     clock: Clock
     ids: Ids
+    parked: ParkedHook | None = None
     control: Control | None = None
 
 

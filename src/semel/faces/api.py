@@ -173,6 +173,7 @@ class Runtime:
                     return await actor.send(command, kit)
                 message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context)
                 try:
+                    message = await actor.prepared(message, kit)
                     await self._keeper.ask(actor, message_of(message))
                 except RouteChanged:
                     continue
