@@ -139,6 +139,18 @@ def test_who_watches_a_run_goes_on_with_it_when_its_process_is_killed(tmp_path: 
     assert first == second
 
 
+def test_a_queued_message_whose_process_is_killed_is_answered_behind_the_run_that_was_cut_short(tmp_path: Path) -> None:
+    shop = OwnedShop(open_shop(tmp_path, *ANSWERS, effect="idempotent").place)
+    owner = shop.start_and_pay(*RUN)
+    sender = shop.start("send", "Then that", "--session", "s", "--delivery", "queue", "--json")
+    wait_for(shop, "queued")
+    shop.kill(owner)
+    done = ended(sender)
+    assert (done.exit, done.json["state"]) == (0, "completed"), done
+    reasons = [record["reason"] for record in shop.records() if record["type"] == "run_finished"]
+    assert (reasons, shop.types().count("queued")) == (["completed"] * 2, 1)
+
+
 def test_a_follower_sees_each_record_when_it_is_durable_without_a_gap_and_text_that_is_marked_as_live(shop: OwnedShop) -> None:
     owner = shop.start_and_pay(*RUN)
     follower = shop.start("tail", "s", "--follow", "--live", "--after", "3", "--json")
@@ -185,6 +197,7 @@ def test_eight_clients_at_once_are_all_answered_and_each_message_is_there_once(s
     assert ended(owner).exit == 0
 
 
+@pytest.mark.prove
 def test_eight_clients_at_once_without_an_owner_take_turns(shop: OwnedShop) -> None:
     shop.kill(shop.start_and_pay(*RUN))
     clients = [shop.start("steer", f"Word {number}", "--session", "s", "--key", f"k{number}", "--json") for number in range(8)]

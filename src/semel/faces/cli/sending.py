@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from semel.core.due import is_idle
 from semel.core.records import Delivery
 from semel.core.values import Frozen
 from semel.engine.resume import Ground
@@ -111,7 +112,18 @@ def _deliver_here(message: Message, options: RunOptions, ground: Ground, *, know
             return finish(carry(options, ground, [resumption(session)]), options)
         if report is not None:
             return finish(Round(carried=(Carried(session=session, report=report),)), options)
+        if run_id is not None and _is_stranded(ground, session):
+            cut_short = carry(options, ground, [resumption(session)])  # it stands before the message that waits in the queue
+            if cut_short.carried[0].error is not None or cut_short.stopped_by is not None:
+                return finish(cut_short, options)
+            return _deliver_here(message, options, ground, known=True)
     return _send_new(message, options, ground)
+
+
+def _is_stranded(ground: Ground, session: str) -> bool:
+    """Whether a run is open that nobody carries, though it waits for nobody."""
+    state = view_of(ground.store, session).state
+    return state.run is not None and not is_idle(state) and ground.store.owner(session) is None
 
 
 def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
