@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 
 def ground_of(settings: Settings, disk: "Disk | None" = None) -> Ground:
-    """The embedded default: one directory, system clock, random ids. Raises BadSettings.
+    """The embedded default: one directory, system clock, random ids, and a socket for others. Raises BadSettings.
 
     Another `disk` is for `bench`, which counts.
     """
+    from semel.adapters.control.client import UnixControl
     from semel.adapters.system import SystemClock, SystemIds
 
-    return Ground(store=store_of(settings, disk), clock=SystemClock(), ids=SystemIds(), parked=parked_hook(settings))
+    store, clock = store_of(settings, disk), SystemClock()
+    return Ground(store=store, clock=clock, ids=SystemIds(), parked=parked_hook(settings), control=UnixControl(store))
 
 
 def store_of(settings: Settings, disk: "Disk | None" = None) -> "FileStore":

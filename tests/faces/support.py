@@ -117,13 +117,16 @@ class Shop:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         return {**kept, "PYTHONPATH": str(SRC), **self.variables, **variables}
 
-    def start_and_pay(self, *words: str) -> "subprocess.Popen[str]":
+    def start_and_pay(self, *words: str, stdin: str = "") -> "subprocess.Popen[str]":
         """Start a command that pays, and return when the payment is in the ledger and its tool still runs."""
         for name in ("paid", "till"):
             if not (self.place / name).exists():
                 os.mkfifo(self.place / name)
         reader = os.open(self.place / "paid", os.O_RDONLY | os.O_NONBLOCK)
         process = self.start(*words)
+        if stdin and process.stdin is not None:
+            process.stdin.write(stdin)
+            process.stdin.flush()
         ended = os.pidfd_open(process.pid)
         try:
             ready, _, _ = select.select([reader, ended], [], [], READY_SECONDS_MOST)

@@ -46,6 +46,12 @@ class SessionActor:
         self._kits: list[Kit] = []
         self._wishes = Wishes()
         self._published: tuple[str | None, bool] | None = None
+        self.closed: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+
+    @property
+    def fence(self) -> int:
+        """The tenure under which this process holds the session."""
+        return self._writer.fence
 
     @property
     def running(self) -> bool:
@@ -167,7 +173,11 @@ class SessionActor:
             for kit in self._kits:
                 await kit.close()
         finally:
-            await self._writer.close()
+            try:
+                await self._writer.close()
+            finally:
+                if not self.closed.done():
+                    self.closed.set_result(self.state)
 
     async def _start(self, first: Decision, kit: Kit) -> None:
         """Begin to carry the run; returns when its first barrier is durable, raises if it failed.

@@ -25,6 +25,7 @@ from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
 from semel.errors import ApprovalClosed, SemelError, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
+from semel.faces.answering import answer_others
 from semel.faces.asking import (
     RouteChanged,
     approval_of,
@@ -43,6 +44,7 @@ from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
 from semel.faces.views import InboxItem, answered_approval, find_call, find_waiting_call, frame_event, inbox_of, view_of
+from semel.ports.control import Served
 from semel.ports.roster import ROSTER
 from semel.settings import read_settings
 
@@ -57,7 +59,8 @@ class Runtime:
     again when something is due; "manual" leaves that to `resume`; "never" also leaves it to others to go on behind what is asked
     of a run that nobody carries: it is only recorded. On leaving, nothing new is started, calls under way get `drain_seconds` to
     come back and are recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile,
-    `stop_outcome` how it was left (F6-F11).
+    `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions
+    that are held; `unreachable` says why they cannot, if so.
     """
 
     def __init__(
@@ -79,6 +82,8 @@ class Runtime:
         self._recover = recover
         self._drain_seconds = drain_seconds
         self._recovery: asyncio.Task[None] | None = None
+        self._served: Served | None = None
+        self.unreachable: str | None = None
 
     @property
     def diary(self) -> Diary:
@@ -91,6 +96,7 @@ class Runtime:
         return self._keeper.unrecovered
 
     async def __aenter__(self) -> Self:
+        self._served, self.unreachable = await answer_others(self, self._keeper)
         if self._recover == "auto" and self._keeper.crew.names:
             self._recovery = asyncio.ensure_future(self._keeper.resume_all())
         return self
@@ -102,6 +108,8 @@ class Runtime:
             self._recovery.cancel()
             await asyncio.wait({self._recovery})
         await self._keeper.sessions.leave(self._drain_seconds)
+        if self._served is not None:
+            await self._served.close()
         self.stop_outcome = StopOutcome(
             sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts), deaf=ROSTER.names("thread")
         )
@@ -157,7 +165,7 @@ class Runtime:
             while True:
                 known = known_delivery(actor.state, key, text, context, delivery or "send")
                 if known is not None:
-                    if actor.state.run is None or actor.state.run.run_id == known:
+                    if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
                         await self._keeper.carry_on(actor)
                     return known
                 command, kit = built or self._keeper.crew.new_run(agent, text, key, context, delivery)

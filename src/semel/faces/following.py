@@ -1,10 +1,12 @@
 """Following a session that another process runs: each record once, in order, none that could vanish (P6, S1)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Protocol
 
 from semel.faces.views import frame_event, view_of
+from semel.ports.control import Contact, Control, NotReached
 from semel.ports.log import SessionStore
 from semel.ports.world import Clock
 
@@ -19,37 +21,64 @@ class FileLogs(SessionStore, Protocol):
 
 
 class Lull:
-    """Nothing new for now. `stranded` says that a run is open and nobody carries it."""
+    """Nothing new for now. `stranded` says that a run is open and nobody carries it, `held` that somebody has the session."""
 
-    def __init__(self, *, stranded: bool) -> None:
+    def __init__(self, *, stranded: bool, held: bool) -> None:
         """Made by `follow_log`."""
-        self.stranded = stranded
+        self.stranded, self.held = stranded, held
 
 
 async def follow_log(
-    store: FileLogs, session: str, clock: Clock, *, after: int, forever: bool = False
-) -> AsyncIterator[dict[str, Any] | Lull]:
+    store: FileLogs, session: str, clock: Clock, *, control: Control | None, after: int, forever: bool = False, live: bool = False
+) -> AsyncGenerator[dict[str, Any] | Lull, None]:
     """Every record with seq > `after`, then those that come. Ends when no run is open and nobody holds the session.
 
-    With `forever` it waits for the next run instead. A run that nobody carries is waited for: somebody will resume it. The
-    log is read when its file, its status document or its lease changed, and never twice from the start.
+    With `forever` it waits for the next run instead. A run that nobody carries is waited for: somebody will resume it. Whoever
+    holds the session is asked over its socket for what comes, with `live` also for what is not durable yet. Where it does not
+    answer, the log is read when its file, its status document or its lease changed, and never twice from the start.
     """
     open_run = view_of(store, session).state.run is not None
     while True:
         looked = _look(store, session)  # before the read: what changes meanwhile is seen at the next look
         view = store.read(session, after)
-        for frame in view.frames:
-            if frame.seq <= 0:
-                continue
-            event = frame_event(frame)
-            open_run = {"run_started": True, "run_finished": False}.get(str(event["type"]), open_run)
+        for event in map(frame_event, (frame for frame in view.frames if frame.seq > 0)):
+            open_run = _opens(event, otherwise=open_run)
             yield event
-            after = frame.seq
+            after = event["seq"]
         if not (open_run or forever) and view.owner is None:
             return
-        yield Lull(stranded=open_run and view.owner is None)
-        while _look(store, session) == looked:
+        yield Lull(stranded=open_run and view.owner is None, held=view.owner is not None)
+        contact = control.contact(session) if control is not None else None
+        told = False
+        if control is not None and contact is not None:
+            async with aclosing(_from_owner(control, contact, session, after, live=live)) as events:
+                async for event in events:
+                    told = True
+                    after = event.get("seq", after)
+                    open_run = _opens(event, otherwise=open_run)
+                    yield event
+        while not told and _look(store, session) == looked:
             await clock.sleep(POLL_SECONDS)
+
+
+async def _from_owner(
+    control: Control, contact: Contact, session: str, after: int, *, live: bool
+) -> AsyncGenerator[dict[str, Any], None]:
+    """What the owner tells, until it gives the session back, is gone, or tells something that does not come next."""
+    try:
+        async with aclosing(control.stream(contact, session, "tail", {"after": after, "live": live})) as items:
+            async for item in items:
+                if "seq" in item:
+                    if item["seq"] != after + 1:
+                        return
+                    after = item["seq"]
+                yield item
+    except NotReached:
+        return
+
+
+def _opens(event: dict[str, Any], *, otherwise: bool) -> bool:
+    return {"run_started": True, "run_finished": False}.get(str(event.get("type")), otherwise)
 
 
 def _look(store: FileLogs, session: str) -> object:

@@ -26,8 +26,10 @@ class Report(Frozen, frozen=True, kw_only=True):
 
 
 def report_of(store: SessionStore, session: str, run_id: str | None = None) -> Report | None:
-    """How a run stands in the log, by default the newest; None for a session without a run. Raises what `view_of` raises."""
+    """How a run stands in the log, by default the newest; None for one that has not started. Raises what `view_of` raises."""
     view = view_of(store, session)
+    if run_id is not None and run_id != view.state.newest and run_id not in view.state.ended:
+        return None
     state = as_of(view.state, run_id)
     status = status_of(state, view.state.digest)
     if status is None:

@@ -29,7 +29,7 @@ class RunKeeper:
         self.ground = ground
         self.crew = crew
         self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on)
-        self._carries = carries
+        self.carries = carries
         self.unrecovered: dict[str, Exception] = {}
 
     async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
@@ -144,7 +144,7 @@ class RunKeeper:
 
     async def ask(self, actor: SessionActor, choose: Choose) -> None:
         """Ask something of a session that is held; then a run that nobody carried and that can go on does."""
-        if not await actor.ask(choose) and self._carries and actor.state.run is not None and not is_idle(actor.state):
+        if not await actor.ask(choose) and self.carries and actor.state.run is not None and not is_idle(actor.state):
             try:
                 await self.carry_on(actor)
             except BadAgent as error:  # what was asked is durable; whoever has the agent goes on
@@ -159,7 +159,7 @@ class RunKeeper:
             return closing_kit()
 
     async def _start_next(self, actor: SessionActor) -> bool:
-        return self._carries and await self.start_next(actor)
+        return self.carries and await self.start_next(actor)
 
     async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
         """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).

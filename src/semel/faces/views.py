@@ -10,7 +10,7 @@ from semel.core.decide import known_delivery
 from semel.core.frame import Frame, witnessed
 from semel.core.open_calls import OpenCall, answered_calls
 from semel.core.open_log import Opening
-from semel.core.records import AgentRef, ApprovalResolved
+from semel.core.records import AgentRef, ApprovalResolved, Delivery
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
 from semel.core.values import JSON, clean_json, clean_text
@@ -46,12 +46,14 @@ def frames_of(store: SessionStore, session: str) -> tuple[Frame, ...]:
     return store.read(session).frames
 
 
-def known_run(store: SessionStore, session: str, key: str, text: str, context: JSON = None) -> str | None:
+def known_run(
+    store: SessionStore, session: str, key: str, text: str, context: JSON = None, *, delivery: Delivery | None = None
+) -> str | None:
     """The run that this key started in a session, found by reading alone; None if the key is new there.
 
     Raises KeyReuse if the key delivered something else, and what `view_of` raises.
     """
-    return known_delivery(view_of(store, session).state, key, clean_text(text), clean_json(context))
+    return known_delivery(view_of(store, session).state, key, clean_text(text), clean_json(context), delivery or "send")
 
 
 def last_agent(store: SessionStore, session: str) -> AgentRef | None:

@@ -9,12 +9,14 @@ import os
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.root import Place, naming, open_private, same_file, unlock_and_close
 from semel.core.header import NUMBER_LIMIT
 from semel.core.values import Frozen, printable
 from semel.errors import LeaseLost, SessionBusy, StoreError, UnsafeStore
+from semel.ports.control import Contact
 
 _CONTENT_BYTES = 512  # one sector, so that a power loss leaves the old content or the new
 _ATTEMPTS_MAX = 8
@@ -22,13 +24,14 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.
 
 
 class Holder(Frozen, frozen=True, kw_only=True):
-    """What the lease file says: the highest fence given out, and who holds it."""
+    """What the lease file says: the highest fence given out, who holds it, and where that process answers, if it does."""
 
     fence: int
     pid: int
     started: str
     host: str
     boot: str
+    socket: str | None = None
 
 
 def decode_holder(content: bytes) -> Holder | None:
@@ -45,11 +48,15 @@ def describe(disk: Disk, content: bytes) -> str:
     holder = decode_holder(content)
     if holder is None:
         return "a process that does not say which"
-    host, boot = disk.machine()
-    pid, where = holder.pid, printable(holder.host, limit=64)
-    if (holder.host, holder.boot) == (host, boot) and (pid < 1 or disk.process_started(pid) != holder.started):
+    if _is_gone(disk, holder):
         return "a process that is just opening it"
-    return f"process {pid} on {where}"
+    return f"process {holder.pid} on {printable(holder.host, limit=64)}"
+
+
+def _is_gone(disk: Disk, holder: Holder) -> bool:
+    """Whether a holder of this machine has ended: whoever has the lock now has not written its stamp yet."""
+    here = (holder.host, holder.boot) == disk.machine()
+    return here and (holder.pid < 1 or disk.process_started(holder.pid) != holder.started)
 
 
 class Look(Frozen, frozen=True, kw_only=True):
@@ -57,6 +64,17 @@ class Look(Frozen, frozen=True, kw_only=True):
 
     content: bytes
     owner: str | None
+
+
+def contact_of(disk: Disk, look: Look, lineage: str | None) -> Contact | None:
+    """How to reach whoever holds a lease; None if nobody does. Only a process of this machine has an address."""
+    if look.owner is None:
+        return None
+    holder = decode_holder(look.content)
+    here = holder is not None and (holder.host, holder.boot) == disk.machine() and not _is_gone(disk, holder)
+    if holder is None or not here:
+        return Contact(owner=look.owner, fence=None, lineage=lineage, address=None)
+    return Contact(owner=look.owner, fence=holder.fence, lineage=lineage, address=holder.socket)
 
 
 def look_at(place: Place, directory: int) -> Look:
@@ -77,17 +95,17 @@ def look_at(place: Place, directory: int) -> Look:
 class Lease:
     """A lease that we hold, until `release` or our death."""
 
-    def __init__(self, disk: Disk, fd: int, path: Path) -> None:
+    def __init__(self, disk: Disk, fd: int, path: Path, address: str | None) -> None:
         """Made by `take`."""
-        self._disk, self._fd, self.path = disk, fd, path
+        self._disk, self._fd, self.path, self._address = disk, fd, path, address
         self._content = disk.read(fd)
         self._inode = disk.status(fd)  # what an open file is, and on which device, never changes
         self._held = True
         self.fence = 0  # the tenure stamp, once there is one
 
     @classmethod
-    def take(cls, place: Place, directory: int) -> "Lease":
-        """Lock the lease file of a session; raises SessionBusy at once if somebody holds it.
+    def take(cls, place: Place, directory: int, address: str | None = None) -> "Lease":
+        """Lock the lease file of a session; raises SessionBusy at once if somebody holds it. It will name the `address`.
 
         The file is looked up again after locking: one that was replaced meanwhile is another file, whose lock proves nothing.
         """
@@ -97,7 +115,7 @@ class Lease:
                 fd = open_private(disk, Place.LEASE, directory, os.O_RDWR | os.O_CREAT, path)
             try:
                 if _is_ours_now(place, fd):
-                    return cls(disk, fd, path)
+                    return cls(disk, fd, path, address)
             except BaseException:
                 disk.close(fd)
                 raise
@@ -120,8 +138,8 @@ class Lease:
             raise StoreError(f"{self.path}: the log has used up all fences. Nothing was changed.")
         pid, started = self._disk.process()
         host, boot = self._disk.machine()
-        holder = Holder(fence=fence, pid=pid, started=started, host=printable(host, limit=64), boot=boot)
-        content = msgspec.json.encode(holder).ljust(_CONTENT_BYTES - 1) + b"\n"
+        holder = Holder(fence=fence, pid=pid, started=started, host=printable(host, limit=64), boot=boot, socket=self._address)
+        content = _one_sector(holder)
         with naming("write", self.path):
             if len(self._content) > _CONTENT_BYTES:
                 self._disk.truncate(self._fd, _CONTENT_BYTES)
@@ -144,6 +162,14 @@ class Lease:
         if self._held:
             self._held = False
             unlock_and_close(self._disk, self._fd)
+
+
+def _one_sector(holder: Holder) -> bytes:
+    """The content of a lease file. An address that has no room in it is left out: nobody needs it to be safe."""
+    content = msgspec.json.encode(holder)
+    if len(content) >= _CONTENT_BYTES:
+        content = msgspec.json.encode(replace(holder, socket=None))
+    return content.ljust(_CONTENT_BYTES - 1) + b"\n"
 
 
 def _busy(session: str, holder: str) -> str:

@@ -12,7 +12,7 @@ from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
-from semel.adapters.file.lease import Lease, look_at
+from semel.adapters.file.lease import Lease, contact_of, look_at
 from semel.adapters.file.parking import clear, is_marked, refuse_marked
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
@@ -24,6 +24,7 @@ from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Frame, Lineage, scan, witnessed
 from semel.core.lookup import Lookup
 from semel.errors import NewerWriter, StoreError, UnknownSession
+from semel.ports.control import Contact
 from semel.ports.log import TakeFrames, View
 from semel.ports.world import Clock
 
@@ -56,6 +57,7 @@ class FileStore:
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
         self._index = Index(self._root.path)
+        self._address: str | None = None
         self._syncs: Syncs | None = None
 
     @property
@@ -110,6 +112,20 @@ class FileStore:
         place = Place(self._root, session)
         with naming("look at", place.lease), suppress(FileNotFoundError), place.open() as directory:
             return look_at(place, directory).owner
+        return None
+
+    def answer_at(self, address: str | None) -> None:
+        """The address that the leases taken from now on name; see `ports.control`."""
+        self._address = address
+
+    def contact(self, session: str) -> Contact | None:
+        """How to reach whoever holds the lease now; None if nobody does."""
+        place = Place(self._root, session)
+        with naming("look at", place.lease), suppress(FileNotFoundError), place.open() as directory:
+            look = look_at(place, directory)
+            if look.owner is not None:
+                lineage = self._lineage_in(directory, place.log)
+                return contact_of(self._disk, look, None if lineage is None else lineage.lineage)
         return None
 
     async def open(self, session: str, *, take: TakeFrames | None = None) -> FileWriter:
@@ -183,7 +199,7 @@ class FileStore:
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
-            lease = Lease.take(place, directory)
+            lease = Lease.take(place, directory, self._address)
             try:
                 if not self._parking:
                     refuse_marked(place)
@@ -228,11 +244,18 @@ class FileStore:
             self._root.sessions() as sessions,
             self._root.directory(name, sessions, path) as directory,
         ):
-            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, path / Place.LOG)
-            try:
-                lineage = scan(self._disk.read(fd, limit=_FIRST_LINE_BYTES)).point.lineage
-            finally:
-                self._disk.close(fd)
+            lineage = self._lineage_in(directory, path / Place.LOG)
             if lineage is not None and names.directory_name(lineage.session) == name:
                 return lineage.session
         return None
+
+    def _lineage_in(self, directory: int, path: Path) -> Lineage | None:
+        """What the first line of a log says; None where there is none yet."""
+        try:
+            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, path)
+        except FileNotFoundError:
+            return None
+        try:
+            return scan(self._disk.read(fd, limit=_FIRST_LINE_BYTES)).point.lineage
+        finally:
+            self._disk.close(fd)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from semel import wiring
 from semel.core.records import AgentRef
@@ -23,6 +23,7 @@ from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import show_cursor, talk
 from semel.faces.cli.progress import Watch
 from semel.faces.cli.remedies import with_state
+from semel.faces.crew import AgentFinder
 from semel.faces.report import Report, report_of
 from semel.faces.run import RunHandle
 from semel.faces.signals import Stop
@@ -62,14 +63,14 @@ def ground_of(state: str | None) -> Ground:
     return wiring.ground_of(read_settings(state, inline_sync=True))
 
 
-def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
-    """Carry all errands to their rest, side by side."""
+def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, carries: bool = True) -> Round:
+    """Carry all errands to their rest, side by side. Without `carries`, what they ask for is recorded and no open run goes on."""
     if not errands:
         return Round(carried=())
     if options.model is not None:
         _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
-        return asyncio.run(_carry(options, ground, errands))
+        return asyncio.run(_carry(options, ground, errands, carries=carries))
 
 
 def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
@@ -82,7 +83,7 @@ def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
                 talk(f"semel: the open run of session {session!r} keeps its frozen model {model}; --model acts at the next run")
 
 
-def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Agent[Any]]:
+def finder(options: RunOptions, ground: Ground) -> AgentFinder:
     """How the agent of a log is found: `--agent` if it is given, else where the log says, if that log was made here."""
 
     @functools.cache  # a run is looked at before it is opened, and then again
@@ -100,11 +101,12 @@ def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Age
     return find
 
 
-async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
+async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, carries: bool) -> Round:
     stop = Stop(told=_told, leaves=_leaves)
     stop.listen()
+    recover: Literal["manual", "never"] = "manual" if carries else "never"
     find = finder(options, ground)
-    runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
+    runtime = Runtime(ground=ground, recover=recover, inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
     async with Watch(options, ground.clock) as watch:
         async with runtime:
             tasks = [asyncio.ensure_future(_one(runtime, ground, options, errand, watch)) for errand in errands]
@@ -132,15 +134,16 @@ def _settled(errand: Errand, result: Carried | BaseException) -> Carried:
 async def _one(runtime: Runtime, ground: Ground, options: RunOptions, errand: Errand, watch: Watch) -> Carried:
     run = await errand.begin(runtime)
     if run is None:
-        return Carried(session=errand.session, report=_reported(ground, options, errand.session, None))
+        return Carried(session=errand.session, report=reported(ground, options, errand.session, None))
     if options.status is not None:
         write_status(options.status, ground.store.read_status(run.session) or b"")
     with suppress(asyncio.CancelledError):  # cut off with this process, when its time to stop was over; the log is safe
         await watch.see(run)
-    return Carried(session=run.session, report=_reported(ground, options, run.session, run.run_id))
+    return Carried(session=run.session, report=reported(ground, options, run.session, run.run_id))
 
 
-def _reported(ground: Ground, options: RunOptions, session: str | None, run_id: str | None) -> Report | None:
+def reported(ground: Ground, options: RunOptions, session: str | None, run_id: str | None) -> Report | None:
+    """How a run stands, by default the newest; written to where `--status` says, too."""
     report = None if session is None else report_of(ground.store, session, run_id)
     if report is not None and options.status is not None:
         write_status(options.status, encode_status(report.status))

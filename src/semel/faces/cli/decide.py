@@ -1,23 +1,23 @@
 """`resolve`: the verdict of a person about a call whose outcome is unknown."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from semel.core.records import Verdict
 from semel.engine.resume import Ground
 from semel.errors import BadSettings
-from semel.faces.api import Runtime
-from semel.faces.cli.carry import Errand, carry, ground_of
+from semel.faces.cli.carry import ground_of
 from semel.faces.cli.endings import finish
 from semel.faces.cli.options import RunOptions, run_options
 from semel.faces.cli.output import json_line, talk
+from semel.faces.cli.owner import tell, watch_run
 from semel.faces.cli.remedies import command
+from semel.faces.cli.sending import resume_one
 from semel.faces.cli.verbs import verb
 from semel.faces.reading import read_small
-from semel.faces.run import RunHandle
 from semel.faces.views import InboxItem, find_call, view_of
+from semel.ports.control import Item
 
 
 @verb(
@@ -56,12 +56,13 @@ def resolve(
     if go_on:
         _warn_of_others(ground, item)
 
-    async def begin(runtime: Runtime) -> RunHandle[Any] | None:
-        return await runtime.resolve(item.call.call_key, verdict, output=text, note=note, go_on=go_on)
-
-    done = carry(options, ground, [Errand(session=item.session, begin=begin)])
-    if go_on or done.carried[0].error is not None:
-        return finish(done, options)
+    args: Item = {"call": item.call.call_key, "verdict": verdict, "output": text, "note": note, "go_on": go_on}
+    told = tell(ground, options, item.session, "resolve", args, carries=go_on)
+    if go_on and told.done is not None:
+        return finish(told.done, options)
+    if go_on and told.run_id is not None:
+        code = watch_run(ground, item.session, told.run_id, options)
+        return resume_one(item.session, options, ground) if code is None else code
     _resolved(item, verdict, options)
     return 0
 

@@ -41,6 +41,12 @@ def record_line(event: dict[str, Any]) -> str:
     return f"{event['seq']:>5}  {moment(event['at_ms'])}  {kind}  {printable(says, limit=_LINE_CHARS)}".rstrip()
 
 
+def live_line(event: dict[str, Any]) -> str:
+    """A live event as one line, marked as such: no number, since it is not in the log."""
+    what = event.get("text", "")
+    return f" live  {event['live']}  {printable(what, limit=_LINE_CHARS)}".rstrip()
+
+
 def _run_started(record: dict[str, Any]) -> str:
     texts = [entry["content"]["text"] for entry in record["entries"] if entry["content"].get("type") == "user"]
     return f"{record['run_id'][:8]} {record['agent']['name']}: {' '.join(texts)}"

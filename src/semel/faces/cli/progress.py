@@ -73,16 +73,7 @@ class Watch:
 
     async def _show(self, run: RunHandle[Any]) -> None:
         async for event in run.events(after=run.before, live=True):
-            if "seq" in event:
-                if self._options.verbose:
-                    talk(record_line(event))
-                if self._options.stream and event["type"] == "model_step_finished":
-                    data("\n")
-            elif self._options.stream and event["live"] == "text":
-                data(event["text"])
-            elif self._options.stream and event["live"] == "discarded":
-                data("\n")
-                talk("semel: the answer was cut; the model is asked again")
+            show_event(event, self._options)
 
     async def _draw(self) -> None:
         from rich.text import Text
@@ -93,6 +84,20 @@ class Watch:
             if self._drawn is not None and told:
                 self._drawn.update(Text(one_line("; ".join([*told, elapsed]), 400)))
             await self._clock.sleep(_REFRESH_SECONDS)
+
+
+def show_event(event: dict[str, Any], options: RunOptions) -> None:
+    """An event of a run as the options ask for: its record, or its text as it arrives."""
+    if "seq" in event:
+        if options.verbose:
+            talk(record_line(event))
+        if options.stream and event["type"] == "model_step_finished":
+            data("\n")
+    elif options.stream and event["live"] == "text":
+        data(event["text"])
+    elif options.stream and event["live"] == "discarded":
+        data("\n")
+        talk("semel: the answer was cut; the model is asked again")
 
 
 def _progress(glance: Glance) -> str:

@@ -1,0 +1,1 @@
+"""Answering and asking over a Unix socket; implements `ports.control`."""

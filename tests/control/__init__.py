@@ -1,0 +1,1 @@
+"""Answering others over the socket, with real processes."""

@@ -1,0 +1,1 @@
+"""Processes that hold sessions, and clients with a fault in them."""
