@@ -21,6 +21,7 @@ from semel.core.limits import cut_output
 from semel.core.outcomes import (
     DidNotHappen,
     Happening,
+    NotSent,
     SentButOutcomeUnknown,
     Settlement,
     classify_exception,
@@ -127,6 +128,9 @@ class Performer:
             return None
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
+        if call.reruns and isinstance(happening, NotSent):  # this time; a process that died may have sent it before
+            happening = lost(LostReason.CRASHED, f"run again, it was not sent: {happening.text}")
+            return _bounded(settle(spec.effect, happening, after_crash=True), run)
         return _bounded(settle(spec.effect, happening, after_crash=False), run)
 
     async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:

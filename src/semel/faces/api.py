@@ -199,7 +199,7 @@ class Runtime:
         if not store.exists(session):
             return None
         view = view_of(store, session)
-        return status_of(view.state, view.frames[-1].digest)
+        return status_of(view.state, view.digest)
 
     def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
         """See `SessionHandle.events`."""

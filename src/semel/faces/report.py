@@ -29,7 +29,7 @@ def report_of(store: SessionStore, session: str, run_id: str | None = None) -> R
     """How a run stands in the log, by default the newest; None for a session without a run. Raises what `view_of` raises."""
     view = view_of(store, session)
     state = as_of(view.state, run_id)
-    status = status_of(state, view.frames[-1].digest)
+    status = status_of(state, view.digest)
     if status is None:
         return None
     published = decode_status(store.read_status(session))

@@ -28,6 +28,11 @@ class SessionView:
     owner: str | None
     mark: str | None = None
 
+    @property
+    def digest(self) -> str:
+        """Names the history that is shown; empty where none of it may be shown yet, as of a log whose first write was cut."""
+        return self.frames[-1].digest if self.frames else ""
+
 
 def view_of(store: SessionStore, session: str) -> SessionView:
     """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
@@ -95,7 +100,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     if known is not None:
         return known
     view = view_of(store, session)
-    found = summary_of(view.state, view.frames[-1].digest)
+    found = summary_of(view.state, view.digest)
     if remember and view.mark is not None:
         store.remember(session, view.mark, encode_summary(found))
     return found

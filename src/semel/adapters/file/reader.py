@@ -1,8 +1,9 @@
 """Reading a log that another process may be writing: only what can never vanish is shown (P6, STORE-5).
 
 Durable for certain is what the frames themselves testify to, what the published status names, and what a writer of this
-process has synced. Beyond that the reader must sync the file itself, and only while nobody holds the lease: a live writer
-may still take back a write that failed. Two looks at the lease file, with equal stamps, show that nobody held it meanwhile.
+process has synced. Beyond that the reader must sync the file itself and read it from the device, and only while nobody holds
+the lease: a live writer may still take back a write that failed. Two looks at the lease file, with equal stamps, show that
+nobody held it meanwhile.
 """
 
 import os
@@ -60,7 +61,7 @@ class Reader:
             data = self._disk.read(fd, start.offset)
             log = verified(data, place.session, str(place.log), self._known, anchor=named, start=start)
             confirmed = max(durable, start.seq - 1, named or -1, log.point.synced or -1)
-            if confirmed < log.point.seq - 1 and lease.owner is None and self._sync(fd, directory):
+            if confirmed < log.point.seq - 1 and lease.owner is None and self._is_durable(fd, directory, start.offset, data):
                 confirmed = log.point.seq - 1 if look_at(place, directory) == lease else confirmed
         finally:
             self._disk.close(fd)
@@ -73,14 +74,18 @@ class Reader:
         head = max(shown[-1].seq if shown else start.seq - 1, 0)
         return View(frames=frames, head=head, owner=lease.owner, mark=mark_of(found) if whole else None)
 
-    def _sync(self, fd: int, directory: int) -> bool:
-        """Make durable what was read; a reader that cannot, say on a read-only disk, shows less."""
+    def _is_durable(self, fd: int, directory: int, offset: int, data: bytes) -> bool:
+        """Make durable what was read; a reader that cannot, say on a read-only disk, shows less.
+
+        Behind a sync of the writer that failed, ours may succeed without the bytes, which only memory holds: the next writer
+        writes them again, a reader may not (HAZ3). So the device is asked what it has.
+        """
         try:
             self._disk.sync(fd)
             self._disk.sync_directory(directory)
+            return self._disk.read_from_device(fd, offset) == data
         except OSError:
             return False
-        return True
 
     def _start(self, session: str, found: os.stat_result, after: int) -> Point:
         """Where to begin: behind what was shown before, unless the caller wants that again or the file is another one."""

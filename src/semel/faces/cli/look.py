@@ -57,7 +57,7 @@ def show(*, session: str, state: str | None, as_json: bool) -> int:
     """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
     view = view_of(ground_of(state).store, session)
     runs = tell(view.frames, session)
-    status = status_of(view.state, view.frames[-1].digest) if view.frames else None
+    status = status_of(view.state, view.digest) if view.frames else None
     if as_json:
         head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
         shown_status = None if status is None else msgspec.to_builtins(status)

@@ -1,0 +1,111 @@
+"""Faults that the simulated world has found, each as the small test that would have found it."""
+
+from pathlib import Path
+
+import pytest
+
+from semel import Agent, Completed, Runtime
+from semel.adapters.file.reader import Reader
+from semel.adapters.file.store import FileStore
+from semel.adapters.memory.store import Medium
+from semel.adapters.system import SystemClock
+from semel.core.features import KNOWN
+from semel.core.values import Effect
+from semel.errors import CallNotSent, WriterPoisoned
+from semel.faces.views import inbox_of
+from semel.testing.world.disk import SimDisk
+from semel.testing.world.fate import Fate
+from semel.testing.world.medium import Medium as Platter
+from storage.logs import lineage_payload, payload
+from tests.engine.fakes import call, counting, events_of, ground, script_file
+from tests.engine.test_resume import Life, hanging
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_that_was_run_again_and_then_not_sent_may_still_have_run(tmp_path: Path) -> None:
+    """The process that died may have sent it; that nobody was there the second time says nothing about the first."""
+    medium = Medium()
+    store, reached = hanging("store", Effect.IDEMPOTENT)
+    model = script_file(tmp_path / "m.json", {"calls": [call("store")]}, {"text": "done"})
+    await Life(medium, Agent("a", model=model, tools=[store]), reached).die_in_the_tool()
+
+    async def nobody_is_there(_arguments: object, _call: object) -> object:
+        raise CallNotSent("nobody is there")
+
+    again = Agent("a", model=model, tools=[counting("store", Effect.IDEMPOTENT, nobody_is_there)])
+    on = ground(medium)
+    async with Runtime(agents=[again], ground=on) as runtime:
+        run = await runtime.session("s", agent=again).send("go", key="k")
+        assert isinstance(await run.result(), Completed)
+    (result,) = [event["record"] for event in events_of(on.store) if event["type"] == "tool_result"]
+    assert result["outcome"] == "interrupted"
+    assert "It may have run." in result["output"]["text"]
+    assert "nobody is there" in result["output"]["text"]
+
+
+async def test_a_session_whose_first_write_was_cut_has_nothing_to_show_and_hides_no_other(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, SystemClock(), known=KNOWN)
+    writer = await store.open("cut")
+    await writer.append([lineage_payload("cut"), payload(20)])
+    await writer.close()
+    log = store.log_path("cut")
+    log.write_bytes(log.read_bytes()[:30])
+    assert inbox_of(store) == ()
+    agent = Agent("a", model="scripted:nowhere.json")
+    runtime = Runtime(tmp_path, agents=[agent])
+    assert runtime.session("cut", agent=agent).state() is None
+
+
+class Trusting(Reader):
+    """Planted: takes its own sync for proof."""
+
+    def _is_durable(self, fd: int, directory: int, offset: int, data: bytes) -> bool:
+        self._disk.sync(fd)
+        self._disk.sync_directory(directory)
+        return True
+
+
+class Lying(SimDisk):
+    """A disk whose second sync of a log fails, and whose kernel calls the pages clean."""
+
+    syncs = 0
+
+    def sync(self, fd: int) -> None:
+        self.syncs += 1
+        if self.syncs == self.fail_at:
+            self._file(fd).drop()
+            raise OSError(5, "Input/output error")
+        super().sync(fd)
+
+    fail_at = 0
+
+
+async def vanishes(reader: type[Reader]) -> bool:
+    """Whether somebody is shown a record that the power then takes away."""
+    platter, fate = Platter(), Fate(0)
+    fate.quiet = True
+    disk = Lying(platter, fate, 1, lambda _call: None)
+    store = FileStore(Path("/sim/state"), SystemClock(), known=KNOWN, disk=disk)
+    writer = await store.open("box")
+    await writer.append([lineage_payload("box"), payload(20)])
+    disk.fail_at = disk.syncs + 1
+    with pytest.raises(WriterPoisoned):
+        await writer.append([payload(30)])
+    await writer.close()
+    beside = SimDisk(platter, fate, 2, lambda _call: None)
+    reading = FileStore(Path("/sim/state"), SystemClock(), known=KNOWN, disk=beside)
+    reading._reader = reader(beside, KNOWN)
+    shown = reading.read("box").head
+    beside.die()
+    platter.lose_power(fate.dice("power"))
+    after = FileStore(Path("/sim/state"), SystemClock(), known=KNOWN, disk=SimDisk(platter, fate, 3, lambda _call: None))
+    return after.read("box").head < shown
+
+
+async def test_p6_a_reader_behind_a_failed_sync_shows_only_what_the_device_has() -> None:
+    assert not await vanishes(Reader)
+
+
+async def test_canary_a_reader_that_trusts_its_own_sync_is_caught_by_the_power_loss() -> None:
+    assert await vanishes(Trusting)
