@@ -13,11 +13,12 @@ from semel.core.features import KNOWN
 from semel.core.values import Effect
 from semel.errors import CallNotSent, WriterPoisoned
 from semel.faces.views import inbox_of
+from semel.ports.tool import ProcessMark
 from semel.testing.world.disk import SimDisk
 from semel.testing.world.fate import Fate
 from semel.testing.world.medium import Medium as Platter
 from storage.logs import lineage_payload, payload
-from tests.engine.fakes import call, counting, events_of, ground, script_file
+from tests.engine.fakes import CountingTool, call, counting, events_of, ground, script_file
 from tests.engine.test_resume import Life, hanging
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +56,27 @@ async def test_a_session_whose_first_write_was_cut_has_nothing_to_show_and_hides
     agent = Agent("a", model="scripted:nowhere.json")
     runtime = Runtime(tmp_path, agents=[agent])
     assert runtime.session("cut", agent=agent).state() is None
+
+
+async def test_a_resume_looks_for_processes_of_a_call_that_nobody_wrote_down(tmp_path: Path) -> None:
+    """A process that dies between the start of a command and its note knows the command by the key of its call only."""
+    medium = Medium()
+    deploy, reached = hanging("deploy")
+    model = script_file(tmp_path / "m.json", {"calls": [call("deploy")]})
+    await Life(medium, Agent("a", model=model, tools=[deploy]), reached).die_in_the_tool()
+    marks: list[ProcessMark] = []
+
+    class Searching(CountingTool):
+        async def end_leftovers(self, mark: ProcessMark) -> bool:
+            marks.append(mark)
+            return True
+
+    agent = Agent("a", model=model, tools=[Searching(spec=deploy.spec)])
+    async with Runtime(agents=[agent], ground=ground(medium), recover="manual") as runtime:
+        run = await runtime.resume("s")
+        assert run is not None
+        assert run.leftovers == (deploy.keys[0],)
+    assert marks == [ProcessMark(pid=0, started=0, boot="", call_key=deploy.keys[0])]
 
 
 class Trusting(Reader):

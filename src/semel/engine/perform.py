@@ -141,12 +141,16 @@ class Performer:
         return _bounded(settle(self._spec(run, call).effect, happening, after_crash=True), run)
 
     async def end_leftovers(self, call: CallState) -> bool:
-        """End what a dead process left running for this call; True if something was ended."""
-        process, tool = call.process, self.kit.tools.get(call.planned.tool)
-        if process is None or tool is None:
+        """End what a dead process left running for this call; True if something was ended.
+
+        A process that died right behind the start of another has written nothing down: then the key of the call is all there is.
+        """
+        process, tool, key = call.process, self.kit.tools.get(call.planned.tool), call.planned.call_key
+        if tool is None:
             return False
-        mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=call.planned.call_key)
-        return await tool.end_leftovers(mark)
+        if process is None:
+            return await tool.end_leftovers(ProcessMark(pid=0, started=0, boot="", call_key=key))
+        return await tool.end_leftovers(ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=key))
 
     def _spec(self, run: Run, call: CallState) -> ToolSpec:
         return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")

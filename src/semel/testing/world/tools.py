@@ -183,6 +183,10 @@ class Children:
                 )
                 self._witness.act(child.key, child.tool)
 
+    def number_of(self, key: str | None) -> int:
+        """Which one serves a call; 0 if none does."""
+        return next((number for number, child in self._children.items() if child.key == key and not child.ended), 0)
+
     def end(self, number: int) -> bool:
         """Kill one; True if it still ran."""
         self.settle()
@@ -232,5 +236,5 @@ class ChildTool(ToolPort):
         return answer_of(self._witness, call.key, self._dice)
 
     async def end_leftovers(self, mark: ProcessMark) -> bool:
-        """End the process, which is known by number and key."""
-        return self._children.end(mark.pid)
+        """End the process, which is known by its number, or else by its key."""
+        return self._children.end(mark.pid or self._children.number_of(mark.call_key))
