@@ -1,19 +1,23 @@
 """Faults that the simulated world has found, each as the small test that would have found it."""
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from semel import Agent, Completed, Runtime
+from semel import Agent, Completed, Never, Runtime
 from semel.adapters.file.reader import Reader
 from semel.adapters.file.store import FileStore
 from semel.adapters.memory.store import Medium
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.values import Effect
+from semel.engine import perform
 from semel.errors import CallNotSent, WriterPoisoned
 from semel.faces.views import inbox_of
-from semel.ports.tool import ProcessMark
+from semel.ports.tool import Call, ProcessMark
 from semel.testing.world.disk import SimDisk
 from semel.testing.world.fate import Fate
 from semel.testing.world.medium import Medium as Platter
@@ -77,6 +81,38 @@ async def test_a_resume_looks_for_processes_of_a_call_that_nobody_wrote_down(tmp
         assert run is not None
         assert run.leftovers == (deploy.keys[0],)
     assert marks == [ProcessMark(pid=0, started=0, boot="", call_key=deploy.keys[0])]
+
+
+async def test_the_processes_of_a_tool_that_is_deaf_are_ended_before_anybody_asks_what_became_of_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perform, "CANCEL_GRACE_SECONDS", 0.05)
+    happened: list[object] = []
+    mark = ProcessMark(pid=17, started=5, boot="b", call_key="k")
+
+    class Deaf(CountingTool):
+        async def run(self, arguments: object, call: Call[object]) -> object:
+            call.spawned(mark)
+            while not happened:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.01)
+            return "late"
+
+        async def end_leftovers(self, mark: ProcessMark) -> bool:
+            happened.append(mark)
+            return True
+
+        async def reconcile(self, call: Call[object]) -> Never:
+            happened.append("asked")
+            return Never()
+
+    spec = replace(counting("deploy").spec, timeout_ms=10, reconciles=True)
+    model = script_file(tmp_path / "m.json", {"calls": [call("deploy")]}, {"text": "done"})
+    agent = Agent("a", model=model, tools=[Deaf(spec=spec)])
+    async with Runtime(agents=[agent], ground=ground()) as runtime:
+        run = await runtime.session("s", agent=agent).send("go", key="k")
+        assert isinstance(await run.result(), Completed)
+    assert happened == [mark, "asked"]
 
 
 class Trusting(Reader):

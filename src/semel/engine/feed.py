@@ -72,12 +72,13 @@ class Feed:
     """The listeners of one session; one that nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        # A mapping, since it keeps the order in which they came; a set would wake them in the order of their addresses.
+        self._subscriptions: weakref.WeakKeyDictionary[Subscription, None] = weakref.WeakKeyDictionary()
 
     def subscribe(self, like: Subscription | None = None) -> Subscription:
         """Listen from now on, or from where `like` began that was not taken from it."""
         subscription = Subscription() if like is None else like.fork()
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         return subscription
 
     def publish(self, *events: Event) -> None:

@@ -81,6 +81,7 @@ class Performer:
     clock: Clock
     kit: Kit
     cut: CutSignal = field(default_factory=CutSignal)
+    processes: dict[str, ProcessMark] = field(default_factory=dict)
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
         """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
@@ -148,9 +149,10 @@ class Performer:
         process, tool, key = call.process, self.kit.tools.get(call.planned.tool), call.planned.call_key
         if tool is None:
             return False
-        if process is None:
-            return await tool.end_leftovers(ProcessMark(pid=0, started=0, boot="", call_key=key))
-        return await tool.end_leftovers(ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=key))
+        mark = self.processes.get(key) or ProcessMark(pid=0, started=0, boot="", call_key=key)
+        if process is not None:
+            mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=key)
+        return await tool.end_leftovers(mark)
 
     def _spec(self, run: Run, call: CallState) -> ToolSpec:
         return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
@@ -204,12 +206,23 @@ class Performer:
             running.cancel()
             await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
             raise
-        happening = running.result() if running.done() else lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
+        if running.done():
+            happening = running.result()
+        else:
+            await self._end_abandoned(call)
+            happening = lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
         if not cancelled.is_set() or not isinstance(happening, SentButOutcomeUnknown):
             return happening
         if not timed_out and self.cut.reason is Cut.LEAVING:
             return None
         return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms" if timed_out else Cut.TIME_UP.value)
+
+    async def _end_abandoned(self, call: CallState) -> None:
+        """End the processes of a tool that is deaf, before anybody asks what became of its call (design 6)."""
+        ending = asyncio.ensure_future(self.end_leftovers(call))
+        await asyncio.wait({ending}, timeout=2 * CANCEL_GRACE_SECONDS)
+        if not ending.done() or ending.exception() is not None:
+            ending.cancel()  # what cannot be ended stays in doubt with its call, which is unknown by now
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
         """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
@@ -235,6 +248,7 @@ class Performer:
 
         def spawned(mark: ProcessMark) -> None:
             batch_id = step.batch.batch_id if step.batch else ""
+            self.processes[planned.call_key] = mark
             self.barrier.note(
                 ToolProcess(batch_id=batch_id, ordinal=planned.ordinal, pid=mark.pid, started=mark.started, boot=mark.boot)
             )

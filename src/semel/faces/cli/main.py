@@ -43,6 +43,7 @@ COMMANDS = {
     "models": ("semel.faces.cli.models:models", "List the providers of models."),
     "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),
     "demo": ("semel.faces.cli.demo:demo", "Pay an invoice, be killed twice, pay it once."),
+    "simulate": ("semel.faces.cli.simulate:simulate", "Run semel in a simulated world, by seed."),
 }
 
 EXAMPLES = (

@@ -6,61 +6,62 @@ from random import Random
 
 FAULTS: dict[str, float] = {
     # the process
-    "crash_at_await": 0.35,
+    "crash_at_await": 0.3,
     "crash_at_disk_call": 0.35,
     "crash_in_write": 0.5,
     "power_loss": 0.4,
-    "left_early": 0.3,
+    "left_early": 0.5,
     "clock_jump": 0.1,
     # the disk
     "write_error": 0.02,
     "write_short": 0.02,
     "disk_full": 0.02,
-    "sync_error_kept": 0.01,
-    "sync_error_dropped": 0.01,
-    "sync_error_reverted": 0.01,
+    "sync_error_kept": 0.015,
+    "sync_error_dropped": 0.015,
+    "sync_error_reverted": 0.015,
     "other_disk_error": 0.01,
     # tools
-    "tool_raises": 0.2,
-    "tool_fails": 0.2,
-    "tool_not_sent": 0.15,
-    "tool_lost_before": 0.12,
-    "tool_lost_after": 0.12,
-    "tool_hangs": 0.1,
-    "tool_deaf": 0.1,
-    "tool_late": 0.1,
-    "tool_huge": 0.15,
-    "tool_bad_value": 0.15,
-    "tool_base_exception": 0.1,
-    "tool_done": 0.1,
-    "crash_before_act": 0.06,
-    "crash_after_act": 0.06,
-    "reconcile_fails": 0.3,
-    "reconcile_hangs": 0.2,
+    "tool_raises": 0.25,
+    "tool_fails": 0.25,
+    "tool_not_sent": 0.2,
+    "tool_lost_before": 0.2,
+    "tool_lost_after": 0.25,
+    "tool_hangs": 0.2,
+    "tool_deaf": 0.15,
+    "tool_late": 0.2,
+    "tool_huge": 0.25,
+    "tool_bad_value": 0.25,
+    "tool_base_exception": 0.25,
+    "tool_done": 0.3,
+    "crash_before_act": 0.12,
+    "crash_after_act": 0.12,
+    "crash_meanwhile": 0.3,
+    "reconcile_fails": 0.5,
+    "reconcile_hangs": 0.5,
     # the model
     "model_stalls": 0.1,
     "model_cut": 0.15,
     "model_error": 0.1,
     "model_retry_after": 0.1,
-    "model_refuses": 0.04,
-    "model_breaks": 0.04,
+    "model_refuses": 0.05,
+    "model_breaks": 0.05,
     "model_truncates": 0.1,
     "model_bad_arguments": 0.1,
     "model_unknown_tool": 0.1,
     "model_repeats_ids": 0.1,
     "model_parallel": 0.4,
-    "crash_at_model": 0.05,
+    "crash_at_model": 0.07,
     # people and programs beside the process
     "rival_opens": 0.5,
     "rival_reads": 0.5,
-    "key_reused": 0.5,
+    "key_reused": 1.0,
     "hangs_up": 0.15,
     "full_log": 0.0,  # where it is about, the ceiling is low; counted where it is met
     "bit_flip": 0.0,  # at rest, in every world
 }
 """Every kind of fault, and how often it strikes at each chance in a world where it is about."""
 
-ABOUT = 0.3
+ABOUT = 0.4
 """In how many worlds a kind of fault is about."""
 
 

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from semel.testing.world.follower import log_path, session_path
+from semel.adapters.file.floor import NAME as FLOOR
+from semel.adapters.file.floor import decode_floor
+from semel.testing.world.follower import STATE, log_path, session_path
 
 if TYPE_CHECKING:
     from semel.testing.world.disk import SimDisk
@@ -31,7 +33,7 @@ def watch(world: "World", disk: "SimDisk", file: "File", offset: int, data: byte
 
 
 def _write(world: "World", disk: "SimDisk", session: str, file: "File", *, offset: int, data: bytes) -> None:
-    """Only who holds the lease writes, under a fence that is nobody else's, within the ceiling; what is there stays (I6, I13)."""
+    """Only who holds the lease writes, under a fence of its own, within the ceiling and the floor (I6, I13, I14)."""
     witness = world.witness
     lease = world.medium.look(f"{session_path(session)}/lease")
     witness.hold("I6", lease is not None and disk.holds(lease), f"process {disk.number} writes {session!r} without its lease")
@@ -44,7 +46,12 @@ def _write(world: "World", disk: "SimDisk", session: str, file: "File", *, offse
     if offset and file.seen[offset - 1 : offset] != b"\n":
         return
     for line in data.split(b"\n")[:-1]:
-        fence = line.split(b" ", 4)[3]
+        fields = line.split(b" ", 8)
+        fence = fields[3]
+        if fields[7] != b"-":
+            floor = decode_floor(world.medium.durable_bytes(f"{STATE}/{FLOOR}")) or frozenset()
+            needed = set(fields[7].decode().split(","))
+            witness.hold("I14", needed <= floor, f"a record of {session!r} needs {needed}, which is not in the durable floor")
         owner = world.guard.tenures.setdefault((session, int(fence)), disk.number)
         witness.hold(
             "I6", owner == disk.number, f"fence {int(fence)} of {session!r} is used by processes {owner} and {disk.number}"

@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from semel.testing.faults import Crashed
 from semel.testing.world.fate import Fate
 
 T = TypeVar("T")
@@ -89,7 +90,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle = ready.pop(at)
         if not handle.cancelled():
             self.steps += 1
-            handle.go()
+            with suppress(Crashed):  # the process has died, and `dead` says so
+                handle.go()
 
     def _jump(self) -> None:
         """Go to the next moment for which a timer is set."""

@@ -101,7 +101,8 @@ class Improviser(ModelPort):
         text = f"thought {self._dice.randrange(1000)}"
         yield Delta(text=text[:4])
         await asyncio.sleep(self._dice.random() * 0.1)
-        calls = self._calls(asked["messages"], [tool["name"] for tool in asked["tools"]])
+        tools = [tool["name"] for tool in asked["tools"] for _ in range(2 if tool.get("reconciles") else 1)]
+        calls = self._calls(asked["messages"], tools)
         blocks: tuple[Block, ...] = (Text(text=text), *calls)
         yield Answer(
             blocks=blocks,

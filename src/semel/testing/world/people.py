@@ -66,10 +66,10 @@ class Person:
     async def day(self) -> None:
         """A few things, one behind the other."""
         dice = self.world.fate.dice("people")
-        for _ in range(dice.randint(1, 4)):
+        for at in range(dice.randint(1, 4)):
             await asyncio.sleep(dice.choice(PAUSES) * dice.random())
-            verb = dice.choices(VERBS, weights=[verb.weight for verb in VERBS])[0]
-            await self.do(verb)
+            drawn = dice.choices(VERBS, weights=[verb.weight for verb in VERBS])[0]
+            await self.do(VERBS[0] if at == 0 and dice.random() < 0.7 else drawn)
 
     async def do(self, verb: "Verb") -> None:
         """One thing. A refusal by name is an answer; anything else that is raised is a breach."""

@@ -49,6 +49,9 @@ class HostileTool(ToolPort):
         if self._fate.strikes("tool_late"):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(self._dice.uniform(0, 40))
+        if self._fate.strikes("crash_meanwhile"):
+            seconds = self._dice.choice((0.001, 0.1, 1.0)) * self._dice.random()
+            asyncio.get_running_loop().call_later(seconds, self._crash, "a tool was at work")
         value = await self._inner.run(arguments, call)
         return self._after(value)
 

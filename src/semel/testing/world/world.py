@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,7 @@ class Report:
     lives: int
     seconds: float
     story: tuple[tuple[float, str, str], ...]
+    logs: dict[str, bytes]
 
 
 @dataclass(eq=False)
@@ -179,6 +181,9 @@ class World:
             if not self.witness.breaches:
                 invariants.check(self)
         turns, done = invariants.turns_of(self)
+        logs = {session: self.bytes_of(session) for session in self.sessions}
+        for session, log in logs.items():
+            self.fate.tell("log", f"{session!r}: {len(log)} bytes, {hashlib.sha256(log).hexdigest()[:16]}")
         return Report(
             seed=self.fate.seed,
             breaches=tuple(self.witness.breaches),
@@ -190,6 +195,7 @@ class World:
             lives=self._lives,
             seconds=self.fate.now,
             story=tuple(self.fate.lines),
+            logs=logs,
         )
 
     def _life(self, *, last: bool) -> None:
@@ -223,7 +229,7 @@ class World:
 
     def _doomed(self) -> Doom:
         if self.fate.strikes("crash_at_await"):
-            return Doom(at_step=int(self._dice.expovariate(1 / 250)) + 1)
+            return Doom(at_step=int(self._dice.expovariate(1 / 400)) + 1)
         if self.fate.strikes("crash_at_disk_call"):
             return Doom(at_call=int(self._dice.expovariate(1 / 40)) + 1, how=self._dice.choice(("before", "after")))
         if self.fate.strikes("crash_in_write"):
