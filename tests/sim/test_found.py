@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from semel import Agent, Completed, Never, Runtime
+from semel import Agent, Completed, Interrupted, Never, Runtime
 from semel.adapters.file.reader import Reader
 from semel.adapters.file.store import FileStore
 from semel.adapters.memory.store import Medium
@@ -15,7 +15,7 @@ from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.values import Effect
 from semel.engine import perform
-from semel.errors import CallNotSent, WriterPoisoned
+from semel.errors import CallNotSent, OutcomeUnknown, SessionBusy, WriterPoisoned
 from semel.faces.views import inbox_of
 from semel.ports.tool import Call, ProcessMark
 from semel.testing.world.disk import SimDisk
@@ -113,6 +113,30 @@ async def test_the_processes_of_a_tool_that_is_deaf_are_ended_before_anybody_ask
         run = await runtime.session("s", agent=agent).send("go", key="k")
         assert isinstance(await run.result(), Completed)
     assert happened == [mark, "asked"]
+
+
+async def test_a_verdict_beside_the_close_out_of_its_run_is_refused_by_name(tmp_path: Path) -> None:
+    """A process died within the first barrier of a close-out; the next one is at the second when a person goes on."""
+
+    async def lost(_arguments: object, _call: object) -> object:
+        raise OutcomeUnknown("nobody knows")
+
+    model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done"})
+    agent = Agent("a", model=model, tools=[counting("pay", behaviour=lost)])
+    async with Runtime(tmp_path / "state", agents=[agent]) as runtime:
+        run = await runtime.session("s", agent=agent).send("go", key="k")
+        assert isinstance(await run.result(), Interrupted)
+        (item,) = runtime.inbox()
+    log = FileStore(tmp_path / "state", SystemClock(), known=KNOWN).log_path("s")
+    *kept, marker, last = log.read_bytes().splitlines(keepends=True)
+    assert b'"turn_finished"' in marker
+    assert b'"run_finished"' in last
+    log.write_bytes(b"".join(kept))
+    log.with_name("status.json").unlink()
+    async with Runtime(tmp_path / "state", agents=[agent], recover="manual") as runtime:
+        await runtime.resume("s")
+        with pytest.raises(SessionBusy, match="just being closed"):
+            await runtime.resolve(item.call.call_key, "happened", go_on=True)
 
 
 class Trusting(Reader):

@@ -35,7 +35,7 @@ def simulated(first: int, count: int) -> Tally:
     finally:
         for process in started:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def together(tallies: list[Tally]) -> Tally:

@@ -27,7 +27,7 @@ from semel.engine.diary import Diary, StopOutcome
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
-from semel.errors import BadAgent, CorruptLog, OutcomePending, RuntimeLeft, SemelError, StoreError, need
+from semel.errors import BadAgent, CorruptLog, OutcomePending, RuntimeLeft, SemelError, SessionBusy, StoreError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
@@ -255,7 +255,9 @@ class Runtime:
         return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
-        ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
+        ended = actor.state.ended.get(run_id)
+        if ended is None:
+            raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
         agent = self._agent_of(ended.agent, actor.state.session)
         kit = kit_for_new_run(agent, self._deps, self._ground.clock)
         go_on = send_command(agent, kit, CONTINUE_INPUT, key, ended.context)

@@ -60,14 +60,13 @@ class Follower:
         return self._state
 
     def _fold(self) -> None:
-        """Fold as far as a write is whole; what a later tenure has left torn counts as that."""
-        whole = max((at for at in range(self._folded, len(self.frames)) if not self.frames[at].left), default=None)
-        if whole is None:
-            return
-        new = self.frames[self._folded : whole + 1]
-        torn = incomplete(new)
-        self._state = (
-            state_of(new, torn, self.session) if not self._folded else fold(logged(new, torn, self.session), self._state)
-        )
-        self._folded = whole + 1
-        self.states[self._state.head] = self._state
+        """Fold each write that is whole; what a later tenure has left torn counts as that."""
+        for at in range(self._folded, len(self.frames)):
+            if self.frames[at].left:
+                continue
+            new = self.frames[self._folded : at + 1]
+            torn = incomplete(new)
+            first = not self._folded
+            self._state = state_of(new, torn, self.session) if first else fold(logged(new, torn, self.session), self._state)
+            self._folded = at + 1
+            self.states[self._state.head] = self._state

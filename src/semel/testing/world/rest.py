@@ -110,10 +110,12 @@ async def _refused(world: "World", asked: Any, kind: type[SemelError]) -> None:
 async def _refuse_damage(world: "World") -> None:
     """A bit of a log is flipped: it is refused by name, and not a byte is changed; then it is flipped back (P7, I12)."""
     session = world.fate.dice("world").choice(world.sessions)
-    log = world.medium.look(log_path(session))
-    if log is None or not log.seen or world.holder(session) is not None:
+    log, dice = world.medium.look(log_path(session)), world.fate.dice("world")
+    world.witness.durable(session)
+    good = world.witness.follower(session).bytes_durable  # behind it lies what a dead process has left torn
+    if log is None or not good or world.holder(session) is not None:
         return
-    at, bit = world.fate.dice("world").randrange(len(log.seen)), 1 << world.fate.dice("world").randrange(8)
+    at, bit = dice.randrange(good), 1 << dice.randrange(8)
     for image in (log.seen, log.durable):
         image[at] ^= bit
     world.fate.fire("bit_flip")
