@@ -12,6 +12,12 @@ from semel.faces.cli.remedies import VERDICTS, command, resolve_commands, with_s
 from semel.faces.report import Report
 
 _EXIT_PERSON = 3
+WAITING = {
+    "approval": "a call waits for an approval",
+    "tool_held": "a held call waits for its result",
+    "auth_required": "its model refused the key",
+    "restart": "it waits for a restart",
+}
 _NOT_FOUND = " answered 404 "
 
 
@@ -79,6 +85,8 @@ def ending_line(status: Status) -> str:
         case "failed":
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
             return with_state(f"{what} failed: {why}. {_remedy(status)}")
+        case "paused":
+            return f"{what} is paused: {WAITING.get(str(status.reason), str(status.reason))}; {command('inbox')} says what to do"
         case _:
             return f"{what} is {status.state}"
 
