@@ -15,10 +15,11 @@ from semel.adapters.file.root import Place
 from semel.adapters.file.writer import FileWriter
 from semel.core import decide as deciding
 from semel.core import outcomes, reading, settle
+from semel.core.effects import Decision
 from semel.core.frame import Frame
 from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
-from semel.core.records import Record, RunFinished
+from semel.core.records import Record, RunFinished, StepStarted
 from semel.core.state import Run, Session
 from semel.core.tail import Tail, TailKind
 from semel.core.values import Effect, Prompt
@@ -183,6 +184,25 @@ def run_that_nobody_carries(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sessions.SessionActor, "resume", idle)
 
 
+def queue_that_drains_past_an_unknown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Session, "queue_waits", property(lambda self: False))
+
+
+def attempt_that_takes_up_what_came_later(patch: pytest.MonkeyPatch) -> None:
+    recover = sessions.recover
+
+    def forgetful(state: Session, *policy: Any) -> Decision:
+        decision = recover(state, *policy)
+        later = tuple(item.entry_id for item in state.pending)
+        records = tuple(
+            replace(record, drained=(*record.drained, *later)) if isinstance(record, StepStarted) else record
+            for record in decision.records
+        )
+        return replace(decision, records=records)
+
+    patch.setattr(sessions, "recover", forgetful)
+
+
 @dataclass(frozen=True)
 class Canary:
     plant: Patch
@@ -199,7 +219,7 @@ CANARIES = [
     Canary(any_damage_is_torn, {"I12", "I11"}),
     Canary(torn_bytes_thrown_away, {"I11"}),
     Canary(nothing_written_again, {"I1", "I4", "I7"}),
-    Canary(write_not_taken_back, {"I2", "I4", "named"}),
+    Canary(write_not_taken_back, {"I2", "I4", "I7", "named"}),
     Canary(lock_that_everybody_gets, {"I6"}),
     Canary(floor_behind_the_record, {"I14"}),
     Canary(no_reserve, {"I13", "I16", "named"}),
@@ -212,6 +232,8 @@ CANARIES = [
     Canary(prompt_without_its_last_message, {"I4", "I9"}),
     Canary(key_that_is_taken_twice, {"I12"}),
     Canary(run_that_nobody_carries, {"I16"}),
+    Canary(queue_that_drains_past_an_unknown, {"Q"}),
+    Canary(attempt_that_takes_up_what_came_later, {"I4", "I7", "I8", "P9", "named", "I16"}),
 ]
 
 

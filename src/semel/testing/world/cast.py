@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from semel.adapters.tools.declaration import declare
 from semel.core.values import Effect, ToolSpec
 from semel.ports.tool import ToolPort
+from semel.ports.world import Clock
 from semel.testing.world.fate import Fate
-from semel.testing.world.tools import Children, ChildTool, Deed
+from semel.testing.world.tools import Children, ChildTool, Deed, Promise
 from semel.testing.world.witness import Witness
 
 _SCHEMA = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'
@@ -46,10 +47,13 @@ CHILDREN = (
     _spec("deploy", timeout=30, reconciles=True),
     _spec("build", Effect.IDEMPOTENT),
 )
+PROMISES = (_spec("delegate"), _spec("order"))
 
 
-def cast_tools(fate: Fate, witness: Witness, children: Children) -> Sequence[ToolPort]:
+def cast_tools(fate: Fate, witness: Witness, children: Children, clock: Clock) -> Sequence[ToolPort]:
     """A tool of each kind; their actions are the witness's to see."""
     dice = fate.dice("deeds")
     deeds = [Deed(spec, dice, witness) for spec in DEEDS]
-    return [*deeds, *(ChildTool(spec, dice, witness, children) for spec in CHILDREN)]
+    held, deferred = PROMISES
+    promises = [Promise(held, dice, witness, clock), Promise(deferred, dice, witness, None)]
+    return [*deeds, *promises, *(ChildTool(spec, dice, witness, children) for spec in CHILDREN)]

@@ -56,6 +56,12 @@ FAULTS: dict[str, float] = {
     "rival_reads": 0.5,
     "key_reused": 1.0,
     "hangs_up": 0.15,
+    "taken_back": 0.0,  # this and the following are done by people, and counted when they succeed
+    "cancel_now": 0.0,
+    "cancel_step_boundary": 0.0,
+    "stopped": 0.0,
+    "answered_held": 0.0,
+    "answered_deferred": 0.0,
     "full_log": 0.0,  # where it is about, the ceiling is low; counted where it is met
     "bit_flip": 0.0,  # at rest, in every world
 }

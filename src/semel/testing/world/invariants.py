@@ -9,6 +9,8 @@ from semel.core.ceiling import reserve_bytes
 from semel.core.codec import decode
 from semel.core.outcomes import Outcome
 from semel.core.records import (
+    IndeterminateResolved,
+    Queued,
     Record,
     RunFinished,
     RunStarted,
@@ -40,6 +42,7 @@ def check(world: "World") -> None:
         world.witness.hold("I16", state.run is None, f"a run of {session!r} is open at rest")
         _check_runs(world, session)
         _check_calls(world.witness, session)
+        _check_queue(world.witness, session)
         _check_room(world, session)
     frames = {session: world.witness.follower(session).frames for session in world.sessions}
     for session, seq, payload in world.witness.shown():
@@ -48,7 +51,9 @@ def check(world: "World") -> None:
     for delivery in world.deliveries:
         state = world.witness.durable(delivery.session)
         said = sum(isinstance(message, UserMessage) and message.text == delivery.text for message in state.transcript)
-        world.witness.hold("P9", said == 1 or not delivery.answered, f"{delivery.key!r} is {said} times in its transcript")
+        waits = delivery.session in world.ended_full and any(message.key == delivery.key for message in state.queue)
+        owed = 0 if waits or state.taken.get(delivery.key) == "retracted" else 1
+        world.witness.hold("P9", said == owed or not delivery.answered, f"{delivery.key!r} is {said} times in its transcript")
         world.witness.hold("P9", said <= 1, f"{delivery.key!r} is {said} times in its transcript")
 
 
@@ -105,6 +110,28 @@ def _check_calls(witness: "Witness", session: str) -> None:
                 witness.hold("I3", not witness.acted[key], f"call {key[:8]} is recorded as {record.reason}, and it took effect")
             elif record.outcome is Outcome.COMPLETED and not record.is_error:
                 witness.hold("I3", witness.acted[key] > 0, f"call {key[:8]} is recorded as completed, and it did nothing")
+
+
+def _check_queue(witness: "Witness", session: str) -> None:
+    """No message that was accepted before an unknown outcome starts its run while nobody has looked or gone on (Q2, P3)."""
+    keys: dict[tuple[str, int], str] = {}
+    waits: set[str] = set()
+    unknown: set[str] = set()
+    queued: set[str] = set()
+    for record in _records(witness, session):
+        if isinstance(record, ToolBatchStarted):
+            keys.update({(record.batch_id, call.ordinal): call.call_key for call in record.planned_calls})
+        elif isinstance(record, ToolResult) and record.outcome is Outcome.UNKNOWN:
+            unknown.add(keys[record.batch_id, record.ordinal])
+            waits = set(queued)
+        elif isinstance(record, IndeterminateResolved):
+            unknown.discard(record.call_key)
+        elif isinstance(record, Queued):
+            queued.add(record.submission_id)
+        elif isinstance(record, RunStarted):
+            drained_past = bool(unknown) and record.key in waits
+            witness.hold("Q", not drained_past, f"{record.key!r} was queued in front of an unknown outcome and ran past it")
+            unknown, waits = set(), set()
 
 
 def _check_room(world: "World", session: str) -> None:

@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from semel.core.open_calls import OpenCall, open_calls
 from semel.errors import (
     CorruptLog,
     InvariantBroken,
     KeyReuse,
     LogDamaged,
+    OutcomePending,
     SemelError,
     SessionBusy,
     SessionFull,
@@ -20,6 +22,7 @@ from semel.testing.faults import Crashed
 if TYPE_CHECKING:
     from semel.testing.world.world import World
 
+DELIVERIES = ("queue", "interrupt", "steer", "follow_up")
 VERDICTS = ("happened", "did_not_happen", "abandoned")
 PAUSES = (0.0, 0.001, 0.05, 1.0, 30.0)
 NEVER_RIGHT = (InvariantBroken, CorruptLog, LogDamaged)
@@ -28,11 +31,15 @@ NEVER_RIGHT = (InvariantBroken, CorruptLog, LogDamaged)
 
 @dataclass(eq=False)
 class Delivery:
-    """A message that somebody wants delivered; it is tried again, with its key, until it is answered or refused."""
+    """A message that somebody wants delivered; it is tried again, with its key, until it is answered or refused.
+
+    `how` is the delivery that was asked for, None for a plain send.
+    """
 
     session: str
     key: str
     text: str
+    how: str | None = None
     answered: bool = False
     refused: bool = False
 
@@ -90,7 +97,8 @@ class Person:
         """Send a message; what is answered is durable. Somebody may hang up meanwhile: then nothing is known."""
         world = self.world
         handle = self.runtime.session(delivery.session, agent=self.agent)
-        sending = asyncio.ensure_future(handle.send(delivery.text, key=delivery.key))
+        more = {} if delivery.how is None else {"delivery": delivery.how}
+        sending = asyncio.ensure_future(handle.send(delivery.text, key=delivery.key, **more))
         if world.fate.strikes("hangs_up"):
             await asyncio.sleep(world.fate.dice("people").choice(PAUSES[:3]))
             sending.cancel()
@@ -98,6 +106,8 @@ class Person:
             run = await sending
         except asyncio.CancelledError:
             return
+        except OutcomePending:
+            raise  # once a person has looked, it can be tried again
         except UsageError:
             delivery.refused = True
             raise
@@ -139,9 +149,20 @@ class Person:
 async def send(person: Person) -> None:
     """A new message."""
     world = person.world
-    delivery = Delivery(world.any_session(), f"k{len(world.deliveries)}", f"message {len(world.deliveries)}")
+    await person.deliver(_message(world, None))
+
+
+async def tell(person: Person) -> None:
+    """A new message into the open run, behind it, or instead of what is left of it."""
+    world = person.world
+    await person.deliver(_message(world, world.fate.dice("people").choice(DELIVERIES)))
+
+
+def _message(world: "World", how: str | None) -> Delivery:
+    number = len(world.deliveries)
+    delivery = Delivery(world.any_session(), f"k{number}", f"message {number}", how)
     world.deliveries.append(delivery)
-    await person.deliver(delivery)
+    return delivery
 
 
 async def send_again(person: Person) -> None:
@@ -185,6 +206,64 @@ async def resolve(person: Person) -> None:
     person.world.fate.tell("person", f"a verdict on {item.call.call_key[:8]} is answered")
     if run is not None:
         person.follow(item.session, run)
+
+
+async def take_back(person: Person) -> None:
+    """A message that waits in the queue is taken back, or its run has begun and it is refused."""
+    session = person.world.any_session()
+    queue = person.world.witness.durable(session).queue
+    if not queue:
+        return
+    key = person.world.fate.dice("people").choice(queue).key
+    await person.runtime.session(session, agent=person.agent).retract(key)
+    person.world.fate.fire("taken_back")
+    person.world.witness.retracted(session, key)
+
+
+async def cancel(person: Person) -> None:
+    """The open run is to end, now or behind its step."""
+    world, session = person.world, person.world.any_session()
+    at = world.fate.dice("people").choice(("now", "step_boundary"))
+    run = await person.runtime.session(session, agent=person.agent).cancel(at=at)
+    if run is not None:
+        world.fate.fire(f"cancel_{at}")
+        world.witness.cancelled(session, run.run_id)
+        person.follow(session, run)
+
+
+async def stop(person: Person) -> None:
+    """The open run is to end as `max_steps`."""
+    session = person.world.any_session()
+    run = await person.runtime.session(session, agent=person.agent).stop()
+    if run is not None:
+        person.world.fate.fire("stopped")
+        person.follow(session, run)
+
+
+async def answer(person: Person) -> None:
+    """A call that waits for an approval is let go or refused; one that somebody owes a result gets it."""
+    world, session = person.world, person.world.any_session()
+    waiting = open_calls(world.witness.durable(session))
+    if waiting:
+        await answer_one(person, session, world.fate.dice("people").choice(waiting))
+
+
+async def answer_one(person: Person, session: str, call: OpenCall) -> None:
+    """What this one call waits for. A result is of something that has happened."""
+    world, dice, desk = person.world, person.world.fate.dice("people"), person.runtime.session(session, agent=person.agent)
+    if call.kind == "approval":
+        if dice.random() < 0.6:
+            run = await desk.approve(call.call_key)
+        else:
+            run = await desk.deny(call.call_key)
+    else:
+        if call.kind == "held" and not world.witness.acted[call.call_key]:
+            world.witness.act(call.call_key, call.tool)
+        run = await desk.deliver(call.call_key, "it is done")
+        world.witness.delivered(session, call.call_key)
+    world.fate.fire(f"answered_{call.kind}")
+    if run is not None:
+        person.follow(session, run)
 
 
 async def leave(person: Person) -> None:
@@ -240,7 +319,12 @@ class Verb:
 
 VERBS = (
     Verb("send", 6, send),
+    Verb("tell", 6, tell),
     Verb("send again", 2, send_again),
+    Verb("take back", 1, take_back),
+    Verb("cancel", 2, cancel),
+    Verb("stop", 1, stop),
+    Verb("answer", 3, answer),
     Verb("reuse a key", 1, reuse_key),
     Verb("resume", 1, resume),
     Verb("resolve", 2, resolve),

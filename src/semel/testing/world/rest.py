@@ -3,8 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from semel.core.open_calls import open_calls
 from semel.errors import KeyReuse, LogDamaged, OutcomePending, SemelError, SessionBusy, SessionFull, UnknownCall, UsageError
 from semel.testing.world.follower import log_path
+from semel.testing.world.people import answer_one
 
 if TYPE_CHECKING:
     from semel.testing.world.people import Delivery, Person
@@ -20,8 +22,12 @@ async def come_to_rest(world: "World", person: "Person") -> None:
         await _settle(person)
         try:
             left = await _something_left(world, person)
-        except SessionBusy:
-            left = True  # a run is just beginning, which nobody can see yet
+        except (SessionBusy, UsageError) as error:  # it has just begun, or was just answered; the next round sees that
+            world.fate.tell("person", f"is refused: {error.code}: {error}")
+            left = True
+        except SemelError as error:
+            world.witness.breach("named", f"at rest: {error.code}: {error}")
+            return
         if not left:
             await _refuse(world, person)
             await _refuse_damage(world)
@@ -38,20 +44,40 @@ async def _settle(person: "Person") -> None:
 async def _something_left(world: "World", person: "Person") -> bool:
     """Do one more thing, if there is one to be done."""
     for session in world.sessions:
-        state = world.witness.durable(session)
-        if state.run is not None:
-            run = await person.runtime.resume(session)
-            if run is not None:
-                person.follow(session, run)
-            return True
-        if state.unknown:
-            await _give_verdict(world, person, session, state.unknown[0].call_key)
+        if await _session_left(world, person, session):
             return True
     for delivery in world.deliveries:
         if not (delivery.answered or delivery.refused):
             await _try(world, delivery, person)
             return True
     return False
+
+
+async def _session_left(world: "World", person: "Person", session: str) -> bool:
+    """Carry on what is open; answer what waits; give a verdict; start what is queued. A session that is full does no more."""
+    state = world.witness.durable(session)
+    run_id = None if state.run is None else state.run.run_id
+    waiting = [call for call in open_calls(state) if call.run_id == run_id]
+    run = None
+    try:
+        if waiting:
+            await answer_one(person, session, waiting[0])
+        elif run_id is not None:
+            run = await person.runtime.resume(session)
+        elif session in world.ended_full:
+            return False
+        elif state.unknown:
+            await _give_verdict(world, person, session, state.unknown[0].call_key)
+        elif state.queue:
+            run = await person.runtime.resume(session, go_on=True)
+        else:
+            return False
+    except SessionFull:
+        world.fate.fire("full_log")
+        world.ended_full.add(session)
+    if run is not None:
+        person.follow(session, run)
+    return True
 
 
 async def _try(world: "World", delivery: "Delivery", person: "Person") -> None:
@@ -77,7 +103,7 @@ async def _give_verdict(world: "World", person: "Person", session: str, call_key
         run = await person.runtime.resolve(call_key, verdict, go_on=go_on)
     except SessionFull:
         world.fate.fire("full_log")
-        run = await person.runtime.resolve(call_key, verdict)
+        run = await person.runtime.resolve(call_key, verdict)  # for this there is room
     world.witness.resolved(session, call_key)
     if run is not None:
         person.follow(session, run)

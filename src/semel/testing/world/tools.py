@@ -9,7 +9,8 @@ from typing import Any
 
 from semel.core.values import JSON, ToolSpec
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
-from semel.ports.tool import Call, Done, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.tool import Call, Deferred, Done, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.world import Clock
 from semel.testing.world.disk import BOOT
 from semel.testing.world.fate import Fate
 from semel.testing.world.witness import Witness
@@ -83,6 +84,8 @@ class HostileTool(ToolPort):
             self._crash("a tool had acted")
         if self._fate.strikes("tool_lost_after"):
             raise self._lost()
+        if isinstance(value, Deferred | Held):
+            return value  # nobody has acted yet, or somebody else says what came of it
         if self._fate.strikes("tool_raises"):
             raise ValueError("\x00 broken \ud800")
         if self._fate.strikes("tool_base_exception"):
@@ -149,6 +152,25 @@ def answer_of(witness: Witness, key: str, dice: Random) -> Reconciled:
         return Happened(output="it did")
     witness.never.add(key)
     return Never()
+
+
+class Promise(Deed):
+    """A tool of the cast whose result somebody else owes: it is held, now and then until some moment, or deferred."""
+
+    def __init__(self, spec: ToolSpec, dice: Random, witness: Witness, clock: Clock | None) -> None:
+        """With a clock its calls are held, without one deferred."""
+        super().__init__(spec, dice, witness)
+        self._clock = clock
+
+    async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
+        """Hand it on. What is deferred takes effect at once, what is held when its result comes."""
+        await self._while()
+        if self._clock is not None:
+            seconds = self._dice.choice((None, 1, 100, 5000))
+            return Held("somebody has it", until=None if seconds is None else self._clock.now_ms() / 1000 + seconds)
+        if not self._witness.act(call.key, call.tool):
+            raise CallNotSent("this key is closed")
+        return Deferred(handle=self._dice.choice((f"h-{call.key[:12]}", "the same handle")))
 
 
 class Child:

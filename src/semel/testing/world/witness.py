@@ -82,6 +82,8 @@ class Witness:
         intended = found is not None and found.planned.call_key == call.key and found.intent
         self.hold("I4", intended, f"{call.tool} {call.key[:8]} left without a durable intent")
         self.hold("I4", found is not None and not found.terminal, f"{call.tool} {call.key[:8]} left although it has its outcome")
+        ending = run is not None and run.aborting_now
+        self.hold("Q", not ending, f"{call.tool} {call.key[:8]} left behind the cancel of its run")
         self.dispatched[call.key] += 1
         self.tools[call.key] = spec
         if spec.effect is Effect.ONCE:
@@ -109,6 +111,8 @@ class Witness:
             return
         session, run_id, step_id = where
         state = self.durable(session)
+        ending = state.run is not None and state.run.aborting_now
+        self.hold("Q", not ending, f"a model is asked behind the cancel of run {run_id[:8]}")
         known = [call.call_key[:8] for call in state.unknown if call.run_id == run_id]
         self.hold("P3", not known, f"a model is asked although the outcome of {known} of its run is unknown")
         first = self._bodies.setdefault(where, request.body)
@@ -131,6 +135,20 @@ class Witness:
         use = self.durable(session).keys.get(key)
         self.hold("I1", use is not None, f"{key!r} was answered and is not durable")
         self.hold("I1", self.accepted.setdefault((session, key), run_id) == run_id, f"{key!r} was answered with two runs")
+
+    def retracted(self, session: str, key: str) -> None:
+        """That a message was taken back was answered."""
+        self.hold("I1", self.durable(session).taken.get(key) == "retracted", f"that {key!r} was taken back is not durable")
+
+    def cancelled(self, session: str, run_id: str) -> None:
+        """A cancel was answered: it is durable, or the run has ended."""
+        state = self.durable(session)
+        asked = state.run is not None and state.run.run_id == run_id and state.run.aborting
+        self.hold("I1", asked or run_id in state.ended, f"the cancel of run {run_id[:8]} is not durable")
+
+    def delivered(self, session: str, call_key: str) -> None:
+        """The result of a call that waited was answered."""
+        self.hold("I1", call_key in self.durable(session).late, f"the result of {call_key[:8]} is not durable")
 
     def resolved(self, session: str, call_key: str) -> None:
         """A verdict was answered."""

@@ -95,6 +95,7 @@ class World:
         self.guard = Guard()
         self.children = Children(self.fate, self.witness)
         self.deliveries: list[Delivery] = []
+        self.ended_full: set[str] = set()
         self.full = self.fate.is_about("full_log")
         self._build = build
         self._dice = self.fate.dice("world")
@@ -132,7 +133,7 @@ class World:
 
     def tools(self) -> list[HostileTool]:
         """The world's own cast: a tool of each kind."""
-        return [self.tool(tool) for tool in cast_tools(self.fate, self.witness, self.children)]
+        return [self.tool(tool) for tool in cast_tools(self.fate, self.witness, self.children, self.clock)]
 
     def crash(self, why: str) -> None:
         """End the process, and raise, so that nothing behind it runs."""
