@@ -1,6 +1,7 @@
 """The whole engine in the simulated world: what `semel.testing.world` finds, and that it is a world to rely on."""
 
 import asyncio
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,8 +10,12 @@ from random import Random
 
 import pytest
 
+from semel.core.policy import Allow, Ask, Deny, Ruling
+from semel.core.values import JSON, ToolSpec
+from semel.engine.kit import Kit
 from semel.faces.cli.simulate import build
-from semel.testing.world import FAULTS, World
+from semel.testing.world import FAULTS, World, run_seeds
+from semel.testing.world.clock import EPOCH_MS
 from semel.testing.world.fate import Fate
 from semel.testing.world.loop import Deadlock, SimLoop
 from semel.testing.world.medium import File
@@ -34,6 +39,36 @@ def test_two_thousand_seeds_keep_every_promise() -> None:
 @pytest.mark.timeout(4 * 3600)
 def test_a_hundred_thousand_seeds_keep_every_promise() -> None:
     assert_sound(simulated(IN_TEST, IN_PROOF), least=5000)
+
+
+def ruling(spec: ToolSpec, arguments: dict[str, JSON]) -> Ruling:
+    """A policy of the tests: by the tool and its number."""
+    n = arguments["n"]
+    if spec.name in ("pay", "ship", "step") and n % 2:
+        return Ask(rule="odd", expires_at_ms=EPOCH_MS + 2_000_000 if n % 3 == 0 else None)
+    return Deny(why="not today") if n % 17 == 0 else Allow()
+
+
+def build_asking(world: World) -> tuple[object, object]:
+    """The cast, with a policy that asks people."""
+    agent, runtime = build(world)
+    crew = runtime._keeper.crew
+    new_run, kit_of = crew.new_run, crew.kit_of
+
+    def asked_new_run(*arguments: object) -> tuple[object, Kit]:
+        command, kit = new_run(*arguments)
+        return command, dataclasses.replace(kit, policy=ruling)
+
+    crew.new_run = asked_new_run
+    crew.kit_of = lambda *arguments: dataclasses.replace(kit_of(*arguments), policy=ruling)
+    return agent, runtime
+
+
+def test_worlds_whose_calls_wait_for_approvals_keep_every_promise() -> None:
+    tally = run_seeds(range(200), build_asking)
+    print(f"{tally.fired['answered_approval']} approvals were answered; {tally.turns} turns")
+    assert tally.broken == {}
+    assert tally.fired["answered_approval"] >= 100
 
 
 def digests(hash_seed: str) -> str:

@@ -109,7 +109,8 @@ def _check_calls(witness: "Witness", session: str) -> None:
             if record.reason in NOTHING_HAPPENED:
                 witness.hold("I3", not witness.acted[key], f"call {key[:8]} is recorded as {record.reason}, and it took effect")
             elif record.outcome is Outcome.COMPLETED and not record.is_error:
-                witness.hold("I3", witness.acted[key] > 0, f"call {key[:8]} is recorded as completed, and it did nothing")
+                done = witness.acted[key] > 0 or (key not in witness.known and witness.dispatched[key] > 0)
+                witness.hold("I3", done, f"call {key[:8]} is recorded as completed, and it did nothing")
 
 
 def _check_queue(witness: "Witness", session: str) -> None:

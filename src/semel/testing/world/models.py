@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from random import Random
+from typing import Any
 
 from msgspec import json
 from msgspec.structs import replace
@@ -101,7 +103,7 @@ class Improviser(ModelPort):
         text = f"thought {self._dice.randrange(1000)}"
         yield Delta(text=text[:4])
         await asyncio.sleep(self._dice.random() * 0.1)
-        tools = [tool["name"] for tool in asked["tools"] for _ in range(2 if tool.get("reconciles") else 1)]
+        tools = [tool for tool in asked["tools"] for _ in range(2 if tool.get("reconciles") else 1)]
         calls = self._calls(asked["messages"], tools)
         blocks: tuple[Block, ...] = (Text(text=text), *calls)
         yield Answer(
@@ -114,7 +116,7 @@ class Improviser(ModelPort):
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _calls(self, messages: list[dict[str, object]], tools: list[str]) -> tuple[ToolCall, ...]:
+    def _calls(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
         depth = 0
         for message in reversed(messages):
             if message["type"] == "user":
@@ -125,8 +127,9 @@ class Improviser(ModelPort):
         count = self._dice.randint(2, 6) if self._fate.strikes("model_parallel") else 1
         return tuple(self._call(at, len(messages), tools) for at in range(count))
 
-    def _call(self, at: int, depth: int, tools: list[str]) -> ToolCall:
-        name, arguments = self._dice.choice(tools), f'{{"n": {self._dice.randrange(100)}}}'
+    def _call(self, at: int, depth: int, tools: list[dict[str, Any]]) -> ToolCall:
+        tool = self._dice.choice(tools)
+        name, arguments = tool["name"], json.encode(made_up(json.decode(tool["parameters"]), self._dice)).decode()
         if self._fate.strikes("model_unknown_tool"):
             name = "no_such_tool"
         if self._fate.strikes("model_bad_arguments"):
@@ -135,3 +138,26 @@ class Improviser(ModelPort):
             )
         ident = "again" if self._fate.strikes("model_repeats_ids") else f"c{depth}-{at}"
         return ToolCall(id=ident, name=name, arguments=arguments)
+
+
+def made_up(schema: dict[str, Any], dice: Random) -> object:
+    """A value that fits a plain JSON Schema: objects, lists, enumerations, text, numbers. For anything else it is a guess."""
+    if "enum" in schema:
+        return dice.choice(schema["enum"])
+    if "anyOf" in schema:
+        return made_up(dice.choice(schema["anyOf"]), dice)
+    match schema.get("type"):
+        case "object":
+            return {name: made_up(inner, dice) for name, inner in schema.get("properties", {}).items()}
+        case "array":
+            return [made_up(schema.get("items", {}), dice) for _ in range(dice.randint(0, 2))]
+        case "integer":
+            return dice.randint(schema.get("minimum", 0), schema.get("maximum", 99))
+        case "number":
+            return dice.randint(0, 99) / 4
+        case "boolean":
+            return dice.random() < 0.5
+        case "null":
+            return None
+        case _:
+            return f"word {dice.randrange(100)}"

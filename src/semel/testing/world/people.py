@@ -160,7 +160,7 @@ async def tell(person: Person) -> None:
 
 def _message(world: "World", how: str | None) -> Delivery:
     number = len(world.deliveries)
-    delivery = Delivery(world.any_session(), f"k{number}", f"message {number}", how)
+    delivery = Delivery(world.any_session(), f"k{number}", f"{world.fate.dice('people').choice(world.messages)} {number}", how)
     world.deliveries.append(delivery)
     return delivery
 

@@ -124,6 +124,7 @@ class Deed(ToolPort):
 
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
         """Act once."""
+        self._witness.known.add(call.key)
         await self._while()
         if not self._witness.act(call.key, call.tool):
             raise CallNotSent("this key is closed")
@@ -164,6 +165,7 @@ class Promise(Deed):
 
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
         """Hand it on. What is deferred takes effect at once, what is held when its result comes."""
+        self._witness.known.add(call.key)
         await self._while()
         if self._clock is not None:
             seconds = self._dice.choice((None, 1, 100, 5000))
@@ -244,6 +246,7 @@ class ChildTool(ToolPort):
         """Start the process and wait for its end; cancelling ends it."""
         if call.key in self._witness.never:
             raise CallNotSent("this key is closed")
+        self._witness.known.add(call.key)
         seconds = self._dice.choice((0.01, 1.0, 20.0)) * self._dice.random()
         number = self._children.start(call.key, call.tool, seconds)
         call.spawned(ProcessMark(pid=number, started=number, boot=BOOT, call_key=call.key))

@@ -27,6 +27,7 @@ class Witness:
         self.checked: Counter[str] = Counter()
         self.dispatched: Counter[str] = Counter()
         self.acted: Counter[str] = Counter()
+        self.known: set[str] = set()  # calls of the cast, whose actions are told here
         self.never: set[str] = set()
         self.tools: dict[str, ToolSpec] = {}
         self.accepted: dict[tuple[str, str], str] = {}

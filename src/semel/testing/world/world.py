@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import hashlib
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 from semel.adapters.file.floor import forget_proven
 from semel.adapters.file.store import FileStore
+from semel.adapters.models.scripted import FAMILY, ScriptedModel, load_script, scripted_bundle
+from semel.adapters.tools.function import tool
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
@@ -85,8 +88,9 @@ class Doom:
 class World:
     """Run it once. `ground`, `model` and `tool` are for `build`, which is asked at the beginning of each life."""
 
-    def __init__(self, seed: int, build: Build) -> None:
-        """Equal seeds and builds run alike, step for step, in any process."""
+    def __init__(self, seed: int, build: Build, *, messages: Sequence[str] = ("message",)) -> None:
+        """Equal seeds and builds run alike, step for step, in any process. `messages` are what people write, with a number."""
+        self.messages = messages
         self.fate = Fate(seed)
         self.medium = Medium()
         self.clock = VirtualClock(self.fate)
@@ -123,13 +127,20 @@ class World:
         store = SimStore(Path(STATE), self.clock, known=KNOWN, disk=disk, inline_sync=inline, ceiling_bytes=self.ceiling_bytes)
         return Ground(store=store, clock=self.clock, ids=self.ids)
 
-    def model(self, inner: ModelPort | None = None) -> HostileModel:
-        """A model with faults around it; by default one that makes up its answers."""
-        return HostileModel(inner or self._improviser, self.fate, self.witness, self.crash)
+    def model(self, inner: ModelPort | str | None = None) -> HostileModel:
+        """A model with faults around it: an object, a script by its name (`scripted:FILE`), or one that makes up its answers."""
+        found = scripted(inner, self.clock) if isinstance(inner, str) else inner
+        return HostileModel(found or self._improviser, self.fate, self.witness, self.crash)
 
-    def tool(self, inner: ToolPort) -> HostileTool:
+    def tool(self, inner: ToolPort | Callable[..., Any]) -> HostileTool:
         """A tool with faults around it. It has to be asynchronous: there are no threads."""
-        return HostileTool(inner, self.fate, self.witness, self.crash)
+        port = tool(inner) if not hasattr(inner, "spec") else inner
+        return HostileTool(
+            port,  # type: ignore[arg-type]  # what has a spec is a port
+            self.fate,
+            self.witness,
+            self.crash,
+        )
 
     def tools(self) -> list[HostileTool]:
         """The world's own cast: a tool of each kind."""
@@ -215,6 +226,9 @@ class World:
             loop.run(self._quiet_life() if last else self._busy_life())
         except Deadlock as error:
             self.witness.breach("I16", str(error))
+        except Exception as error:  # noqa: BLE001  a runtime that cannot be entered or left is a finding, whatever it raises
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            self.witness.breach("named", f"a life ends with {type(error).__name__}: {error} ({where.name}, line {where.lineno})")
         self.witness.process_is_dead = False
         if self._disk is not None:
             self._disk.die()
@@ -295,6 +309,12 @@ class World:
             self.fate.tell("runtime", f"{incident.stage} of {incident.session!r}: {incident.code}")
             known = incident.code in _CODES
             self.witness.hold("named", known, f"{incident.stage} of {incident.session!r}: {incident.code}: {incident.message}")
+
+
+def scripted(name: str, clock: VirtualClock) -> ScriptedModel:
+    """The model of a script file. Raises BadSettings, UnknownModel."""
+    path = name.removeprefix(f"{FAMILY}:")
+    return ScriptedModel(bundle=scripted_bundle(path), script=load_script(path), clock=clock)
 
 
 def _codes(kind: type[SemelError]) -> set[str]:
