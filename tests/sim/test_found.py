@@ -1,6 +1,7 @@
 """Faults that the simulated world has found, each as the small test that would have found it."""
 
 import asyncio
+import errno
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.values import Effect
 from semel.engine import perform
-from semel.errors import CallNotSent, OutcomeUnknown, SessionBusy, WriterPoisoned
+from semel.engine.session import SessionActor
+from semel.errors import AppendRefused, CallNotSent, OutcomeUnknown, SessionBusy, WriterPoisoned
+from semel.faces.cli.simulate import build
 from semel.faces.views import inbox_of
 from semel.ports.tool import Call, ProcessMark
+from semel.testing.world import World
 from semel.testing.world.disk import SimDisk
 from semel.testing.world.fate import Fate
+from semel.testing.world.loop import SimLoop
 from semel.testing.world.medium import Medium as Platter
 from storage.logs import lineage_payload, payload
 from tests.engine.fakes import CountingTool, call, counting, events_of, ground, script_file
@@ -191,3 +196,52 @@ async def test_p6_a_reader_behind_a_failed_sync_shows_only_what_the_device_has()
 
 async def test_canary_a_reader_that_trusts_its_own_sync_is_caught_by_the_power_loss() -> None:
     assert await vanishes(Trusting)
+
+
+def leave_within_a_start(seed: int) -> None:
+    """A runtime is left while the log is full and the start of a run tries again, in an order of the seed."""
+    world = World(seed, build)
+    world.fate.quiet = True
+
+    async def main() -> None:
+        agent, runtime = build(world)
+        disk = world._disk
+        assert disk is not None
+        write = disk.write_some
+
+        def full(fd: int, data: memoryview, offset: int | None) -> int:
+            if offset is None:
+                raise OSError(errno.ENOSPC, "full")
+            return write(fd, data, offset)
+
+        disk.write_some = full
+        async with runtime:
+            sending = asyncio.ensure_future(runtime.session("orders", agent=agent).send("go", key="k"))
+            await asyncio.sleep(0.3)
+        with pytest.raises(AppendRefused):
+            await sending
+
+    SimLoop(world.fate, reorder=True, dead=lambda: False).run(main())
+
+
+def leave_in_forty_orders() -> None:
+    for seed in range(40):
+        leave_within_a_start(seed)
+
+
+def test_a_runtime_is_left_while_the_start_of_a_run_fails() -> None:
+    leave_in_forty_orders()
+
+
+def test_canary_a_stop_that_looks_twice_is_caught_by_leaving_within_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stop(self: SessionActor, drain_seconds: float) -> None:
+        self._wishes.stopping = True
+        if self._flights is None or self._task is None:
+            return
+        self._flights.start_nothing()
+        await asyncio.wait({self._task}, timeout=drain_seconds)
+        self._flights.leave()
+
+    monkeypatch.setattr(SessionActor, "stop", stop)
+    with pytest.raises(AttributeError):
+        leave_in_forty_orders()

@@ -2,7 +2,7 @@
 
 import click
 
-from semel.faces.agent import Agent
+from semel.faces.agent import Agent, Limits
 from semel.faces.api import Runtime
 from semel.testing.world import Tally, World, run_seeds, told
 
@@ -11,7 +11,8 @@ EXIT_BROKEN = 1
 
 def build(world: World) -> tuple[Agent[str], Runtime]:
     """An agent of the world's own cast, and a runtime for one life of it."""
-    agent: Agent[str] = Agent("cast", model=world.model(), instructions="Work.", tools=world.tools())
+    limits = Limits(steps=6, result_bytes=2000, parallel_calls=3)
+    agent: Agent[str] = Agent("cast", model=world.model(), instructions="Work.", tools=world.tools(), limits=limits)
     return agent, Runtime(agents=[agent], ground=world.ground)
 
 

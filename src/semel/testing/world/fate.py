@@ -10,7 +10,7 @@ FAULTS: dict[str, float] = {
     "crash_at_disk_call": 0.35,
     "crash_in_write": 0.5,
     "power_loss": 0.4,
-    "left_early": 0.5,
+    "left_early": 0.8,
     "clock_jump": 0.1,
     # the disk
     "write_error": 0.02,
@@ -29,10 +29,10 @@ FAULTS: dict[str, float] = {
     "tool_hangs": 0.2,
     "tool_deaf": 0.15,
     "tool_late": 0.2,
-    "tool_huge": 0.25,
-    "tool_bad_value": 0.25,
+    "tool_huge": 0.5,
+    "tool_bad_value": 0.35,
     "tool_base_exception": 0.25,
-    "tool_done": 0.3,
+    "tool_done": 0.4,
     "crash_before_act": 0.12,
     "crash_after_act": 0.12,
     "crash_meanwhile": 0.3,
@@ -52,8 +52,8 @@ FAULTS: dict[str, float] = {
     "model_parallel": 0.4,
     "crash_at_model": 0.07,
     # people and programs beside the process
-    "rival_opens": 0.5,
-    "rival_reads": 0.5,
+    "rival_opens": 1.0,
+    "rival_reads": 1.0,
     "key_reused": 1.0,
     "hangs_up": 0.15,
     "taken_back": 0.0,  # this and the following are done by people, and counted when they succeed

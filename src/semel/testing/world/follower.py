@@ -50,11 +50,12 @@ class Follower:
 
     def look(self) -> Session:
         """The state of what is durable by now, up to the last write that is whole. Raises Shrunk, and what the fold raises."""
-        data = self._medium.durable_bytes(self._path)
-        if len(data) < self._point.offset:
-            raise Shrunk(f"{self.session!r}: {self._point.offset} bytes were durable, {len(data)} are left")
-        if len(data) > self._point.offset:
-            frames, self._point = good_frames(data[self._point.offset :], self._point)
+        size = self._medium.durable_size(self._path)
+        if size < self._point.offset:
+            raise Shrunk(f"{self.session!r}: {self._point.offset} bytes were durable, {size} are left")
+        if size > self._point.offset:
+            new = self._medium.durable_bytes(self._path, self._point.offset)
+            frames, self._point = good_frames(new, self._point)
             self.frames.extend(frames)
             self._fold()
         return self._state

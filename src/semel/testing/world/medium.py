@@ -181,14 +181,24 @@ class Medium:
             return None
         return node if isinstance(node, File) else None
 
-    def durable_bytes(self, path: str) -> bytes:
-        """What is certain of a file: nothing before its own bytes and every name on the way to it are."""
+    def durable_bytes(self, path: str, after: int = 0) -> bytes:
+        """What is certain of a file, from an offset on."""
+        file = self._durable(path)
+        return b"" if file is None else bytes(file.durable[after:])
+
+    def durable_size(self, path: str) -> int:
+        """How many bytes of a file are certain."""
+        file = self._durable(path)
+        return 0 if file is None else len(file.durable)
+
+    def _durable(self, path: str) -> File | None:
+        """Nothing of a file is certain before every name on the way to it is."""
         node: File | Directory | None = self.root
         for name in path.split("/")[1:]:
             if not isinstance(node, Directory):
-                return b""
+                return None
             node = node.durable.get(name)
-        return bytes(node.durable) if isinstance(node, File) else b""
+        return node if isinstance(node, File) else None
 
     def files(self, path: str) -> dict[str, File]:
         """Every file below a path, by its own path."""

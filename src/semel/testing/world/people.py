@@ -209,15 +209,16 @@ async def resolve(person: Person) -> None:
 
 
 async def take_back(person: Person) -> None:
-    """A message that waits in the queue is taken back, or its run has begun and it is refused."""
-    session = person.world.any_session()
-    queue = person.world.witness.durable(session).queue
-    if not queue:
+    """A message is queued, and while it waits it is taken back."""
+    world = person.world
+    delivery = _message(world, "queue")
+    await person.deliver(delivery)
+    await asyncio.sleep(world.fate.dice("people").choice(PAUSES[:3]))
+    if all(message.key != delivery.key for message in world.witness.durable(delivery.session).queue):
         return
-    key = person.world.fate.dice("people").choice(queue).key
-    await person.runtime.session(session, agent=person.agent).retract(key)
-    person.world.fate.fire("taken_back")
-    person.world.witness.retracted(session, key)
+    await person.runtime.session(delivery.session, agent=person.agent).retract(delivery.key)
+    world.fate.fire("taken_back")
+    world.witness.retracted(delivery.session, delivery.key)
 
 
 async def cancel(person: Person) -> None:
@@ -321,15 +322,15 @@ VERBS = (
     Verb("send", 6, send),
     Verb("tell", 6, tell),
     Verb("send again", 2, send_again),
-    Verb("take back", 1, take_back),
+    Verb("take back", 3, take_back),
     Verb("cancel", 2, cancel),
-    Verb("stop", 1, stop),
+    Verb("stop", 1.5, stop),
     Verb("answer", 3, answer),
-    Verb("reuse a key", 1, reuse_key),
+    Verb("reuse a key", 2, reuse_key),
     Verb("resume", 1, resume),
     Verb("resolve", 2, resolve),
-    Verb("leave", 1, leave),
+    Verb("leave", 1.5, leave),
     Verb("look", 1, look),
-    Verb("read beside", 1, rival_reads),
-    Verb("open beside", 1, rival_opens),
+    Verb("read beside", 2, rival_reads),
+    Verb("open beside", 2, rival_opens),
 )

@@ -4,7 +4,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from semel.core.open_calls import open_calls
-from semel.errors import KeyReuse, LogDamaged, OutcomePending, SemelError, SessionBusy, SessionFull, UnknownCall, UsageError
+from semel.errors import (
+    KeyReuse,
+    LogDamaged,
+    OutcomePending,
+    SemelError,
+    SendRetracted,
+    SessionBusy,
+    SessionFull,
+    UnknownCall,
+    UsageError,
+)
 from semel.testing.world.follower import log_path
 from semel.testing.world.people import answer_one
 
@@ -57,7 +67,7 @@ async def _session_left(world: "World", person: "Person", session: str) -> bool:
     """Carry on what is open; answer what waits; give a verdict; start what is queued. A session that is full does no more."""
     state = world.witness.durable(session)
     run_id = None if state.run is None else state.run.run_id
-    waiting = [call for call in open_calls(state) if call.run_id == run_id]
+    waiting = [call for call in open_calls(state) if call.run_id == run_id or session not in world.ended_full]
     run = None
     try:
         if waiting:
@@ -90,6 +100,8 @@ async def _try(world: "World", delivery: "Delivery", person: "Person") -> None:
     except SessionFull:
         world.fate.fire("full_log")
         delivery.refused = True
+    except SendRetracted:
+        world.fate.tell("person", f"{delivery.key} was taken back")
     except UsageError as error:
         world.witness.breach("named", f"{delivery.key!r} is refused at rest: {error.code}: {error}")
 
