@@ -111,8 +111,8 @@ async def test_a_send_that_is_opening_its_session_when_the_runtime_is_left_does_
     await leave(runtime, disk.let_go)
     assert on.store.owner("s") is None
     assert not waiting.begun.is_set()
-    with suppress(RunNotCompleted, SessionBusy):
-        await (await sending).result()
+    with pytest.raises(RuntimeLeft):
+        await sending
 
 
 async def test_a_runtime_keeps_nothing_of_a_session_whose_run_is_over(tmp_path: Path) -> None:

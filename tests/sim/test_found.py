@@ -238,7 +238,7 @@ def test_canary_a_stop_that_looks_twice_is_caught_by_leaving_within_a_start(monk
         self._wishes.stopping = True
         if self._flights is None or self._task is None:
             return
-        self._flights.start_nothing()
+        self._flights.stop_asking()
         await asyncio.wait({self._task}, timeout=drain_seconds)
         self._flights.leave()
 

@@ -45,7 +45,6 @@ class Flights:
         self._calls: dict[int, asyncio.Task[Back | None]] = {}
         self._left_open: set[int] = set()
         self._lost_one = False
-        self._starting = True
         self._broken: BaseException | None = None
         self._time: asyncio.Future[None] | None = None
 
@@ -68,25 +67,13 @@ class Flights:
                 call = _call(step, effect.ordinal)
                 self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))
             case StopAsking():
-                self._stop_asking()
+                self.stop_asking()
             case Interrupt():
                 self._performer.cut.set(Cut.CANCELLED)  # a tool that may not be interrupted is waited for (Q12)
 
     def under_way(self, doubt: frozenset[int]) -> UnderWay:
         """What a request has to reckon with."""
         return UnderWay(asking=self._asking is not None, in_flight=self._out(), doubt=doubt)
-
-    def withhold(self, effect: Effect) -> Outcome | None:
-        """What comes of an effect that is not released: a call whose intent is durable says that it was never sent.
-
-        A call that a dead process may have sent, and one that was to be asked about, stay open in the log.
-        """
-        if not isinstance(effect, Dispatch):
-            return None
-        _, step = _open(self._state())
-        unsent = [ordinal for ordinal in effect.ordinals if not _call(step, ordinal).reruns]
-        self._left_open |= set(effect.ordinals) - set(unsent)
-        return CameBack(settled=dict.fromkeys(unsent, UNSENT), in_flight=self._out()) if unsent else None
 
     async def next(self, seconds_left: float, called: "asyncio.Future[None]") -> Outcome | None:
         """The next outcome: an answer, a failed exchange, or every call that has come back by now.
@@ -106,12 +93,8 @@ class Flights:
         await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
-    def start_nothing(self) -> None:
-        """Send no call that still waits for its turn, and give up a model exchange: a resume asks again (B24)."""
-        self._starting = False
-        self._stop_asking()
-
-    def _stop_asking(self) -> None:
+    def stop_asking(self) -> None:
+        """Give up a model exchange, of which nothing is recorded: a resume asks again (B24)."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -174,9 +157,9 @@ class Flights:
         return frozenset(self._calls) | self._left_open
 
     async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Back | None:
-        """One call within the cap. Behind an unknown, or when the run stops, what waits for its turn is not sent (B15)."""
+        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
         async with slots:
-            if self._lost_one or not self._starting or self._performer.cut.reason is not None:
+            if self._lost_one or self._performer.cut.reason is not None:
                 return None if call.reruns else UNSENT
             settled = await self._performer.call(run, step, call)
             self._lost_one = self._lost_one or (isinstance(settled, Settlement) and settled.outcome is Became.UNKNOWN)

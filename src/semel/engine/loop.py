@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from semel.core.closing import closings
 from semel.core.decide import decide, seal
-from semel.core.effects import Answered, Decision, Outcome
+from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile
 from semel.core.policy import Policy
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
@@ -38,7 +38,9 @@ async def run_to_rest(
     `after` is called behind every barrier; status and other views are made there. Raises StoreError when the log takes no more:
     then nothing that was decided is acted upon.
     """
-    decision, outcome, doubt = first, None, None
+    decision = first
+    outcome: Outcome | None = None
+    doubt: frozenset[int] | None = None
     try:
         while True:
             barrier.hold(decision.held)
@@ -47,9 +49,9 @@ async def run_to_rest(
             run = barrier.state.run
             if run is None:
                 return
-            outcome, doubt = release(decision, flights, stopping=wishes.stopping), decision.doubt
-            asked = inbox.take() if outcome is None else None
-            if asked is None and outcome is None and not flights.empty:
+            release(decision, flights, stopping=wishes.stopping)
+            outcome, doubt, asked = None, decision.doubt, inbox.take()
+            if asked is None and not flights.empty:
                 outcome = await flights.next(seconds_left(barrier.state, clock), inbox.filled)
                 asked = inbox.take() if outcome is None else None
             if wishes.stopping and isinstance(outcome, Answered):
@@ -121,15 +123,15 @@ async def close_full(barrier: Barrier, outcome: Outcome | None, doubt: frozenset
             return decision
 
 
-def release(decision: Decision, flights: Flights, *, stopping: bool) -> Outcome | None:
-    """Let the effects go. A process that is stopping starts nothing new, and what it keeps back says so at once."""
-    outcome: Outcome | None = None
+def release(decision: Decision, flights: Flights, *, stopping: bool) -> None:
+    """Let the effects go.
+
+    A process that is stopping asks nothing any more, neither a model nor about a call: a resume does. But a call whose intent is
+    durable is finished within the time that there is, since the log could only say of it that it was never sent.
+    """
     for effect in decision.effects:
-        if stopping:
-            outcome = flights.withhold(effect)
-        else:
+        if not (stopping and isinstance(effect, CallModel | Reconcile)):
             flights.release(effect)
-    return outcome
 
 
 def sealable(state: Session) -> bool:

@@ -146,7 +146,7 @@ class SessionActor:
         flights, task = self._flights, self._task  # a start that fails meanwhile takes them away
         if flights is None or task is None:
             return
-        flights.start_nothing()
+        flights.stop_asking()
         await asyncio.wait({task}, timeout=drain_seconds)
         flights.leave()
         await asyncio.wait({task})

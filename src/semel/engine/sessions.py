@@ -58,6 +58,9 @@ class Sessions:
             if self.left:
                 raise RuntimeLeft("the runtime was left; send within its `async with` block")
             actor = await self._opened(session)
+            if self.left:
+                await self._mind_or_close(session, actor)
+                raise RuntimeLeft("the runtime was left while the session was opened; nothing was done")
             subscription, before = actor.feed.subscribe(), actor.state.head
             try:
                 run_id = await begin(actor)

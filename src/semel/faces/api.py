@@ -38,9 +38,12 @@ from semel.faces.asking import (
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
 from semel.faces.handles import SessionHandle
+from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
+from semel.faces.signals import Stop
 from semel.faces.views import InboxItem, find_call, find_waiting_call, frame_event, inbox_of, view_of
+from semel.ports.roster import ROSTER
 from semel.settings import read_settings
 
 OutputT = TypeVar("OutputT")
@@ -99,13 +102,29 @@ class Runtime:
             self._recovery.cancel()
             await asyncio.wait({self._recovery})
         await self._keeper.sessions.leave(self._drain_seconds)
-        self.stop_outcome = StopOutcome(sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts))
+        self.stop_outcome = StopOutcome(
+            sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts), deaf=ROSTER.names("thread")
+        )
 
     def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":
         """A session by its id, or a new one. `context` is durable JSON that tools and instructions see, in each send."""
         self._keeper.crew.add(agent)
         name = session if session is not None else f"s-{self._ground.ids.fresh()[:16]}"
         return SessionHandle(self, name, agent, context)
+
+    def resources(self) -> Resources:
+        """What is under way in this process: tasks, children, connections, threads; nothing, once all runs have ended."""
+        return resources(tuple(sorted(self._keeper.sessions.actors)))
+
+    async def until_stopped(self) -> None:
+        """Wait for SIGINT or SIGTERM, then return, so that the block is left in good order; a second one leaves at once.
+
+        For the main thread of a service. On leaving, calls under way get `drain_seconds` to come back and are recorded; what
+        has not come back by then is handed over to the next process.
+        """
+        stop = Stop()
+        stop.listen()  # until the process ends: the second signal may come while the block is being left
+        await stop.asked
 
     def inbox(self) -> list[InboxItem]:
         """All calls whose outcome is unknown, over all sessions."""
