@@ -39,10 +39,18 @@ async def come_to_rest(world: "World", person: "Person") -> None:
             world.witness.breach("named", f"at rest: {error.code}: {error}")
             return
         if not left:
+            await _look_once_more(world)
             await _refuse(world, person)
             await _refuse_damage(world)
             return
     world.witness.breach("I16", f"the world does not come to rest in {ROUNDS_MAX} rounds")
+
+
+async def _look_once_more(world: "World") -> None:
+    """Another process opens every session, so that what a dead one has left torn is cut."""
+    for session in world.sessions:
+        if world.bytes_of(session) and world.holder(session) is None:
+            await (await world.rival().open(session)).close()
 
 
 async def _settle(person: "Person") -> None:

@@ -112,8 +112,6 @@ class Witness:
             return
         session, run_id, step_id = where
         state = self.durable(session)
-        ending = state.run is not None and state.run.aborting_now
-        self.hold("Q", not ending, f"a model is asked behind the cancel of run {run_id[:8]}")
         known = [call.call_key[:8] for call in state.unknown if call.run_id == run_id]
         self.hold("P3", not known, f"a model is asked although the outcome of {known} of its run is unknown")
         first = self._bodies.setdefault(where, request.body)

@@ -107,7 +107,7 @@ class World:
         self.sessions = SESSIONS[: self._dice.randint(1, 2)]
         self._dead = False
         self._lives = 0
-        self._rivals = 0
+        self._rivals: list[SimDisk] = []
         self._disk: SimDisk | None = None
         self._doom = Doom()
         self._calls = 0
@@ -164,8 +164,8 @@ class World:
 
     def rival(self) -> SimStore:
         """The store of another process on the same disk."""
-        self._rivals += 1
-        disk = SimDisk(self.medium, self.fate, 1000 + self._rivals, lambda _name: None)
+        disk = SimDisk(self.medium, self.fate, 1001 + len(self._rivals), lambda _name: None)
+        self._rivals.append(disk)
         disk.watch = self._watch
         return SimStore(Path(STATE), self.clock, known=KNOWN, disk=disk, ceiling_bytes=self.ceiling_bytes)
 
@@ -230,8 +230,8 @@ class World:
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.witness.breach("named", f"a life ends with {type(error).__name__}: {error} ({where.name}, line {where.lineno})")
         self.witness.process_is_dead = False
-        if self._disk is not None:
-            self._disk.die()
+        for disk in (*self._rivals, *([self._disk] if self._disk is not None else [])):
+            disk.die()
         for complaint in [] if self._dead else loop.complaints:
             self.fate.tell("asyncio", complaint)
         if self._dead and last and not self.witness.breaches:
