@@ -32,6 +32,7 @@ from semel.ports.log import Payload
 from semel.testing.world import World
 
 SEEDS_MOST = 400
+pytestmark = pytest.mark.timeout(300)
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -25,6 +25,7 @@ from tests.docs.test_pages import FENCE
 from tests.sim.worlds import assert_sound, kept_seeds, simulated
 
 IN_TEST, IN_PROOF = 2000, 100_000
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("seed", kept_seeds())
@@ -32,7 +33,7 @@ def test_a_seed_that_has_shown_a_fault_shows_none_any_more(seed: int) -> None:
     assert World(seed, build).run().breaches == ()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_two_thousand_seeds_keep_every_promise() -> None:
     assert_sound(simulated(0, IN_TEST), least=100)
 
@@ -66,7 +67,6 @@ def build_asking(world: World) -> tuple[object, object]:
     return agent, runtime
 
 
-@pytest.mark.timeout(300)
 def test_worlds_whose_calls_wait_for_approvals_keep_every_promise() -> None:
     tally = run_seeds(range(100), build_asking)
     print(f"{tally.fired['answered_approval']} approvals were answered; {tally.turns} turns")
