@@ -3,13 +3,14 @@
 A reference to what is over, or never was, is a contradiction (K2, K3, K11); so every fold finds what it names through these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction, same_entry
+from semel.core.hook_notes import HookNote, original_input
 from semel.core.keys import digests_of_delivery
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
 from semel.core.state import KeyUse, Logged, Run, Session
@@ -72,9 +73,9 @@ def message_of(state: Session, logged: Logged, name: str) -> Message:
     return content
 
 
-def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -> KeyUse:
-    """What a key stands for that delivers these messages."""
-    text = "\n".join(message.text for message in messages)
+def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str, hooks: Sequence[HookNote] = ()) -> KeyUse:
+    """What a key stands for that delivers these messages, as they were before any hook."""
+    text = "\n".join(message.text for message in original_input(hooks) or messages)
     return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context))
 
 

@@ -23,7 +23,7 @@ from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
-from semel.errors import SemelError, SessionBusy, need
+from semel.errors import ApprovalClosed, SemelError, SessionBusy, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
 from semel.faces.asking import (
     RouteChanged,
@@ -42,7 +42,7 @@ from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
-from semel.faces.views import InboxItem, find_call, find_waiting_call, frame_event, inbox_of, view_of
+from semel.faces.views import InboxItem, answered_approval, find_call, find_waiting_call, frame_event, inbox_of, view_of
 from semel.ports.roster import ROSTER
 from semel.settings import read_settings
 
@@ -165,6 +165,7 @@ class Runtime:
                     return await actor.send(command, kit)
                 message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context)
                 try:
+                    message = await actor.prepared(message, kit)
                     await self._keeper.ask(actor, message_of(message))
                 except RouteChanged:
                     continue
@@ -242,9 +243,21 @@ class Runtime:
     async def _decide(
         self, call: str, decision: str, *, by: str | None, arguments: str | None, note: str | None
     ) -> RunHandle[Any] | None:
-        found = find_waiting_call(self._ground.store, call)
+        try:
+            found = find_waiting_call(self._ground.store, call)
+        except UnknownCall as error:
+            self._check_answered(call, decision, arguments, error)
+            return None  # the same answer again, of a run that went on since
         command = checked_approval(found.call.call_key, decision, by=by, arguments=arguments, note=note)
         return await self._keeper.tell(found.session, lambda actor: approval_of(command, actor.policy))
+
+    def _check_answered(self, call: str, decision: str, arguments: str | None, unknown: UnknownCall) -> None:
+        """Raises ApprovalClosed for another answer than the one that stands, and `unknown` where there is none."""
+        found = answered_approval(self._ground.store, call)
+        if found is None:
+            raise unknown
+        if (found.decision, found.args) != (decision, arguments):
+            raise ApprovalClosed(f"call {found.call_key} was {found.decision}; an answer stands")
 
     async def resolve(
         self,
