@@ -97,6 +97,20 @@ class Script:
         )
 
 
+def attempt(effect: CallModel, outcome: str) -> ModelAttemptFinished:
+    """The exchange of a request, as it ended."""
+    return ModelAttemptFinished(
+        step_id=effect.step_id,
+        attempt=effect.attempt,
+        http_attempt=effect.used,
+        request_body_len=1,
+        request_body_sha256="0",
+        response_body_len=1,
+        outcome=outcome,
+        ts_ms=0,
+    )
+
+
 def tool(name: str, effect: Effect = Effect.ONCE, **options: object) -> ToolSpec:
     return ToolSpec(name=name, description=name, parameters=ANY_OBJECT, effect=effect, **options)  # type: ignore[arg-type]  # free words, as a test wants them
 
@@ -206,16 +220,7 @@ class Machine:
         self.world.requests.append(msgspec.json.encode([prompt.instructions, prompt.tools, list(prompt.messages)]))
         step = self.state.model_steps
         return Answered(
-            attempt=ModelAttemptFinished(
-                step_id=effect.step_id,
-                attempt=effect.attempt,
-                http_attempt=effect.used,
-                request_body_len=1,
-                request_body_sha256="0",
-                response_body_len=1,
-                outcome="completed",
-                ts_ms=0,
-            ),
+            attempt=attempt(effect, "completed"),
             blocks=tuple(self.script.answers[step]),
             stop=self.script.stops.get(step, Stop.END_TURN),
             usage=Usage(input=10, output=1),
