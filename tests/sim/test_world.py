@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from random import Random
 
 import pytest
 
+from semel.adapters.file.disk import Disk
 from semel.core.policy import Allow, Ask, Deny, Ruling
 from semel.core.values import JSON, ToolSpec
 from semel.engine.kit import Kit
 from semel.faces.cli.simulate import build
 from semel.testing.world import FAULTS, World, run_seeds
 from semel.testing.world.clock import EPOCH_MS
+from semel.testing.world.disk import SimDisk
 from semel.testing.world.fate import Fate
 from semel.testing.world.loop import Deadlock, SimLoop
 from semel.testing.world.medium import File
@@ -157,6 +160,13 @@ def orders(*, reorder: bool) -> set[str]:
 def test_the_order_of_what_is_ready_is_the_seeds_where_it_is_asked_for() -> None:
     assert orders(reorder=False) == {"abc"}
     assert orders(reorder=True) == {"abc", "acb", "bac", "bca", "cab", "cba"}
+
+
+def test_no_call_of_the_simulated_disk_reaches_the_real_one() -> None:
+    composed = {"write"}  # made of other calls
+    calls = {name for name, found in vars(Disk).items() if inspect.isfunction(found) and not name.startswith("_")}
+    assert len(calls) >= 20
+    assert calls - composed - vars(SimDisk).keys() == set()
 
 
 def images(prepare: Callable[[File], None]) -> set[bytes]:

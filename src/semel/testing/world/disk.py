@@ -139,6 +139,10 @@ class SimDisk(Disk):
         seen = self._file(fd).seen
         return bytes(seen[offset:] if limit is None else seen[offset : offset + limit])
 
+    def reads_as(self, fd: int, content: bytes) -> bool:
+        """Whether a file is exactly this."""
+        return self._file(fd).seen == content
+
     def read_from_device(self, fd: int, offset: int) -> bytes:
         """The same, with pages that were never written forgotten."""
         self._file(fd).let_go()

@@ -13,6 +13,8 @@ from typing import Any
 
 from semel.adapters.file.floor import forget_proven
 from semel.adapters.file.store import FileStore
+from semel.adapters.file.syncs import Syncs
+from semel.adapters.file.threads import settled
 from semel.adapters.models.scripted import FAMILY, ScriptedModel, load_script, scripted_bundle
 from semel.adapters.tools.function import tool
 from semel.core.ceiling import CEILING_BYTES
@@ -45,8 +47,26 @@ Build = Callable[["World"], tuple[Any, Any]]
 """Makes the agent and the runtime of one life: `lambda world: (agent, Runtime(agents=[agent], ground=world.ground))`."""
 
 
+class SimSyncs(Syncs):
+    """The syncs of a store, whose threads are the loop's simulated ones."""
+
+    async def do(self, work: Callable[[], None]) -> None:
+        """Do it at some moment; its end is always awaited."""
+        self._under_way += 1
+        try:
+            await settled(work)
+        finally:
+            self._under_way -= 1
+
+
 class SimStore(FileStore):
-    """A file store without an index: that is SQLite's, which asks the real disk."""
+    """A file store without threads, and without an index: that is SQLite's, which asks the real disk."""
+
+    def _syncs_here(self) -> Syncs:
+        loop = asyncio.get_running_loop()
+        if self._syncs is None or self._syncs.loop is not loop:
+            self._syncs = SimSyncs(loop)
+        return self._syncs
 
     def recall(self, session: str) -> bytes | None:
         """Nothing is remembered."""
