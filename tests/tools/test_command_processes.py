@@ -211,6 +211,14 @@ async def test_leftovers_are_found_when_the_first_process_is_gone(tmp_path: Path
     assert alive(key) == {}
 
 
+async def test_leftovers_are_found_by_their_key_when_nobody_wrote_down_the_process(tmp_path: Path) -> None:
+    key = unused("unmarked")
+    await kill_a_runtime(tmp_path, key)
+    assert len(alive(key)) >= TREE_SIZE_MIN - 1
+    assert await spawner().end_leftovers(ProcessMark(pid=0, started=0, boot="", call_key=key))
+    assert alive(key) == {}
+
+
 def is_running_pid(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

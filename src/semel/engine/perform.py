@@ -22,6 +22,7 @@ from semel.core.outcomes import (
     Completed,
     DidNotHappen,
     Happening,
+    NotSent,
     SentButOutcomeUnknown,
     Settlement,
     classify_exception,
@@ -88,6 +89,7 @@ class Performer:
     clock: Clock
     kit: Kit
     cut: CutSignal = field(default_factory=CutSignal)
+    processes: dict[str, ProcessMark] = field(default_factory=dict)
     handles: set[str] = field(default_factory=set)
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
@@ -155,7 +157,10 @@ class Performer:
                 happening = back
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
-        return await self._shown(run, step, call, settle(spec.effect, happening, after_crash=False))
+        again = False
+        if call.reruns and isinstance(happening, NotSent):  # this time; a process that died may have sent it before
+            again, happening = True, lost(LostReason.CRASHED, f"run again, it was not sent: {happening.text}")
+        return await self._shown(run, step, call, settle(spec.effect, happening, after_crash=again))
 
     async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
@@ -180,11 +185,16 @@ class Performer:
         )
 
     async def end_leftovers(self, call: CallState) -> bool:
-        """End what a dead process left running for this call; True if something was ended."""
-        process, tool = call.process, self.kit.tools.get(call.planned.tool)
-        if process is None or tool is None:
+        """End what a dead process left running for this call; True if something was ended.
+
+        A process that died right behind the start of another has written nothing down: then the key of the call is all there is.
+        """
+        process, tool, key = call.process, self.kit.tools.get(call.planned.tool), call.planned.call_key
+        if tool is None:
             return False
-        mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=call.planned.call_key)
+        mark = self.processes.get(key) or ProcessMark(pid=0, started=0, boot="", call_key=key)
+        if process is not None:
+            mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=key)
         return await tool.end_leftovers(mark)
 
     def _hold(self, held: Held) -> Hold:
@@ -259,7 +269,11 @@ class Performer:
             running.cancel()
             await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
             raise
-        happening = running.result() if running.done() else lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
+        if running.done():
+            happening = running.result()
+        else:
+            await self._end_abandoned(call)
+            happening = lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
         if not cancelled.is_set() or not isinstance(happening, SentButOutcomeUnknown):
             return happening
         if not timed_out and self.cut.reason is Cut.LEAVING:
@@ -267,6 +281,13 @@ class Performer:
         if not timed_out and self.cut.reason is Cut.CANCELLED:
             return lost(LostReason.CANCELLED, Cut.CANCELLED.value)
         return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms" if timed_out else Cut.TIME_UP.value)
+
+    async def _end_abandoned(self, call: CallState) -> None:
+        """End the processes of a tool that is deaf, before anybody asks what became of its call (design 6)."""
+        ending = asyncio.ensure_future(self.end_leftovers(call))
+        await asyncio.wait({ending}, timeout=2 * CANCEL_GRACE_SECONDS)
+        if not ending.done() or ending.exception() is not None:
+            ending.cancel()  # what cannot be ended stays in doubt with its call, which is unknown by now
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
         """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
@@ -292,6 +313,7 @@ class Performer:
 
         def spawned(mark: ProcessMark) -> None:
             batch_id = step.batch.batch_id if step.batch else ""
+            self.processes[planned.call_key] = mark
             self.barrier.note(
                 ToolProcess(batch_id=batch_id, ordinal=planned.ordinal, pid=mark.pid, started=mark.started, boot=mark.boot)
             )

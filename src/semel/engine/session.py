@@ -157,12 +157,13 @@ class SessionActor:
         kept. A call that may not be interrupted is waited for (Q12).
         """
         self._wishes.stopping = True
-        if self._flights is None or self._task is None:
+        flights, task = self._flights, self._task  # a start that fails meanwhile takes them away
+        if flights is None or task is None:
             return
-        self._flights.stop_asking()
-        await asyncio.wait({self._task}, timeout=drain_seconds)
-        self._flights.leave()
-        await asyncio.wait({self._task})
+        flights.stop_asking()
+        await asyncio.wait({task}, timeout=drain_seconds)
+        flights.leave()
+        await asyncio.wait({task})
 
     async def close(self) -> None:
         """Give the lease back; a run that is still under way is cut off as by a crash, so `stop` first."""

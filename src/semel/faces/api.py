@@ -23,7 +23,7 @@ from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
-from semel.errors import ApprovalClosed, SemelError, UnknownCall, need
+from semel.errors import ApprovalClosed, SemelError, SessionBusy, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
 from semel.faces.answering import answer_others
 from semel.faces.asking import (
@@ -346,7 +346,9 @@ class Runtime:
         return store.exists(session) and key in view_of(store, session).state.keys
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
-        ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")
+        ended = actor.state.ended.get(run_id)
+        if ended is None:
+            raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
         agent = self._keeper.crew.agent_of(ended.agent, actor.state.session)
         go_on, kit = self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)

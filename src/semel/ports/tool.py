@@ -4,7 +4,8 @@ TOOL-1  `run` returns the value that the model is told, or raises; what an excep
 TOOL-2  NotSent is raised only before the first byte was handed over, or when the process could not be started (design 6).
 TOOL-3  Cancelling `run` leaves no process of the call running.
 TOOL-4  `reconcile` asks what became of a key and never acts.
-TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid alone.
+TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid
+        alone, and by its key where nothing else is known of it.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,8 @@ UNIX_SECONDS_END = 2**53 / 1000
 class ProcessMark(Frozen, frozen=True, kw_only=True):
     """A process of a call. `started` is its start in clock ticks since `boot`, so a reused pid is not taken for it.
 
-    `call_key` is in the environment of the process and of what it starts: it finds those that left the process group.
+    `call_key` is in the environment of the process and of what it starts: it finds those that left the process group. A `pid` of
+    0 says that nobody wrote down which process it was: then only the key can find it, on whatever boot.
     """
 
     pid: int

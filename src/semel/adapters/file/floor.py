@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
@@ -22,6 +23,11 @@ _WAITS_MAX = 1000  # of Disk.pause each
 _proven: dict[str, frozenset[str]] = {}
 _mutex = threading.Lock()
 _NOTHING: frozenset[str] = frozenset()
+
+
+def forget_proven(root: Path) -> None:
+    """Know nothing of the floor of a root any more, as a new process does: for simulations, whose processes share this one."""
+    _proven.pop(str(root / NAME), None)
 
 
 def encode_floor(names: frozenset[str]) -> bytes:

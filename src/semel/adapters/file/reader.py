@@ -1,8 +1,9 @@
 """Reading a log that another process may be writing: only what can never vanish is shown (P6, STORE-5).
 
 Durable for certain is what the frames themselves testify to, what the published status names, and what a writer of this
-process has synced. Beyond that the reader must sync the file itself, and only while nobody holds the lease: a live writer
-may still take back a write that failed. Two looks at the lease file, with equal stamps, show that nobody held it meanwhile.
+process has synced. Beyond that the reader must sync the file itself and read it from the device, and only while nobody holds
+the lease: a live writer may still take back a write that failed. Two looks at the lease file, with equal stamps, show that
+nobody held it meanwhile.
 """
 
 import os
@@ -13,7 +14,7 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
 from semel.adapters.file.recovery import Witness
 from semel.adapters.file.root import Place, open_private
-from semel.core.frame import Frame, Point, Scan, witnessed
+from semel.core.frame import Frame, Point, Scan, line_of, witnessed
 from semel.core.reading import PIECE_BYTES, Verification, verified
 from semel.core.values import Frozen
 from semel.errors import LogDamaged
@@ -84,7 +85,7 @@ class Reader:
             anchor = max(named, self._witness(place.session, verification.point.lineage)) if start.seq == 0 else named
             log = verification.end(anchor)
             confirmed = max(confirmed, log.point.synced or -1)
-            if confirmed < log.point.seq - 1 and lease.owner is None and self._sync(fd, directory):
+            if confirmed < log.point.seq - 1 and lease.owner is None and self._is_durable(fd, directory, pending):
                 confirmed = log.point.seq - 1 if look_at(place, directory) == lease else confirmed
         finally:
             self._disk.close(fd)
@@ -116,14 +117,18 @@ class Reader:
                 break
         return last, tuple(pending), offset
 
-    def _sync(self, fd: int, directory: int) -> bool:
-        """Make durable what was read; a reader that cannot, say on a read-only disk, shows less."""
+    def _is_durable(self, fd: int, directory: int, pending: Sequence[Frame]) -> bool:
+        """Make durable what was read; a reader that cannot, say on a read-only disk, shows less. Nothing testifies to `pending`.
+
+        Behind a sync of the writer that failed, ours may succeed without the bytes, which only memory holds: the next writer
+        writes them again, a reader may not (HAZ3). So the device is asked what it has.
+        """
         try:
             self._disk.sync(fd)
             self._disk.sync_directory(directory)
+            return self._disk.read_from_device(fd, pending[0].offset).startswith(b"".join(map(line_of, pending)))
         except OSError:
             return False
-        return True
 
     def _start(self, session: str, found: os.stat_result, after: int) -> Point:
         """Where to begin: behind what was shown before, unless the caller wants that again or the file is another one."""

@@ -2,7 +2,7 @@
 
 A process is known by pid, start time and boot, never by pid alone. The processes of a call are its process group and
 session, all their descendants, and whatever else carries the call's key in its environment, since a child may have left
-the group. Where there is no /proc (macOS), only the group is known.
+the group. Where there is no /proc (macOS), only the group is known, and nothing by its key alone.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ async def end_processes(mark: ProcessMark, *, clock: Clock, grace_seconds: float
 
     `grace_seconds` lie between the two at most. If that wait is cancelled, they are killed at once.
     """
-    if mark.boot != boot_identity():
+    if mark.pid and mark.boot != boot_identity():
         return False
     found = False
     try:

@@ -52,6 +52,7 @@ COMMANDS = {
     "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),
     "bench": ("semel.faces.cli.bench:bench", "Measure semel on this disk, beside the raw floor."),
     "demo": ("semel.faces.cli.demo:demo", "Pay an invoice, be killed twice, pay it once."),
+    "simulate": ("semel.faces.cli.simulate:simulate", "Run semel in a simulated world, by seed."),
 }
 
 EXAMPLES = (
