@@ -6,26 +6,25 @@ what semel keeps of them. Reasoning goes only in front of the item that it led t
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
-from semel.adapters.models.media import PDF, data_url, parts_of
+from semel.adapters.models.media import PDF, Shown, data_url, parts_of
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.openai_responses.options import ResponsesOptions
 from semel.adapters.models.rendering import Place
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Block,
     Bundle,
-    Image,
     Message,
     Opaque,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -58,7 +57,7 @@ class ResponsesForm:
         """The items of one message, and the comma before them."""
         comma = b"," if place.role else b""
         place.role = "any"
-        return comma + b",".join(self._items(message))
+        return comma + b",".join(self._items(message, place.media))
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the items."""
@@ -67,13 +66,14 @@ class ResponsesForm:
             self._tools = (prompt.tools, b"]," + dump(self._members(prompt.tools))[1:])
         return self._tools[1]
 
-    def _items(self, message: Message) -> list[bytes]:
+    def _items(self, message: Message, media: Mapping[str, bytes]) -> list[bytes]:
         if isinstance(message, UserMessage):
-            return [dump({"role": "user", "content": [*_media(message.shown), _text(visible(message.text, EMPTY_MESSAGE))]})]
+            said = _text(visible(message.text, EMPTY_MESSAGE))
+            return [dump({"role": "user", "content": [*_parts(message.parts, media), said]})]
         if isinstance(message, ToolMessage):
-            text = visible(message.text, NO_OUTPUT)
+            text = result_text(message)
             text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
-            output = [_text(text), *_media(message.shown)] if message.shown else text
+            output = [*([_text(text)] if text else []), *_parts(message.parts, media)] if message.parts else text
             return [dump({"type": "function_call_output", "call_id": _call_id(message.tool_call_id), "output": output})]
         return self._answer(message)
 
@@ -123,13 +123,13 @@ def _text(text: str) -> dict[str, JSON]:
     return {"type": "input_text", "text": text}
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
-        if isinstance(item, Image):
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
+        if item.is_image:
             return {"type": "input_image", "image_url": data_url(item), "detail": "auto"}
         return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": data_url(item)}
 
-    return parts_of(media, documents=frozenset({PDF}), text=_text, part=part)
+    return parts_of(parts, media, documents=frozenset({PDF}), text=_text, shown=shown)
 
 
 def _said(block: Text, state: dict[str, JSON]) -> dict[str, JSON]:
