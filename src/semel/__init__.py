@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from semel.faces.api import Runtime
     from semel.faces.results import Cancelled, Completed, Failed, Interrupted
     from semel.faces.sync import run_sync
-    from semel.ports.tool import Call, Done, Happened, Never, StillUnknown
+    from semel.ports.tool import Call, Done, File, Happened, Never, StillUnknown
 
 _HOMES = {
     "Agent": "semel.faces.agent",
@@ -23,6 +23,7 @@ _HOMES = {
     "Completed": "semel.faces.results",
     "Done": "semel.ports.tool",
     "Failed": "semel.faces.results",
+    "File": "semel.ports.tool",
     "Happened": "semel.ports.tool",
     "Interrupted": "semel.faces.results",
     "Limits": "semel.faces.agent",
@@ -45,6 +46,7 @@ __all__ = [
     "Completed",
     "Done",
     "Failed",
+    "File",
     "Happened",
     "Interrupted",
     "Limits",

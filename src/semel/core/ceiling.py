@@ -75,9 +75,9 @@ def reserve_bytes(state: Session) -> int:
 
 def bounded(settled: Settlement) -> Settlement:
     """A settlement that the reserve has room for: a result that is too long for it is told in a notice (design 3)."""
-    if _json_bytes(settled.text) <= SETTLEMENT_TEXT_BYTES:
+    if not settled.parts and _json_bytes(settled.text) <= SETTLEMENT_TEXT_BYTES:
         return settled
-    size = len(settled.text.encode())
+    size = _said_bytes(settled)
     if settled.outcome is Outcome.COMPLETED:
         text = f"[The call ended, but its result of {size} bytes was not kept: the log of this session is full.]"
     else:
@@ -94,7 +94,7 @@ def bounded(settled: Settlement) -> Settlement:
 
 def bounded_news(came: CameBack) -> CameBack | None:
     """What came back with the longest part of it told in a notice; None where all of it is short enough."""
-    longest = max(came.settled, key=lambda at: len(came.settled[at].text), default=None)
+    longest = max(came.settled, key=lambda at: _said_bytes(came.settled[at]), default=None)
     if longest is not None and bounded(came.settled[longest]) != came.settled[longest]:
         return replace(came, settled=came.settled | {longest: bounded(came.settled[longest])})
     deferred = {at: _bounded_deferral(call) for at, call in came.deferred.items()}
@@ -148,6 +148,11 @@ def _changed_bytes(step: Step, call: CallState) -> int:
     approval = step.approval(call.planned.ordinal)
     changed = approval.resolved.args if approval is not None and approval.resolved is not None else None
     return 0 if changed is None else _json_bytes(changed)
+
+
+def _said_bytes(settled: Settlement) -> int:
+    """The text of a settlement, and its parts as a record holds them."""
+    return len(settled.text.encode()) + (len(encode(settled.parts)) if settled.parts else 0)
 
 
 def _json_bytes(text: str) -> int:

@@ -37,7 +37,7 @@ from semel.core.records import (
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
-from semel.core.values import AssistantMessage, UserMessage, digest_text
+from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
@@ -97,7 +97,9 @@ def send(state: Session, command: Send) -> Decision:
     return _started(state, _run_started(state, command, run_id, continues=None))
 
 
-def known_delivery(state: Session, key: str, text: str, context: object, delivery: str = "send") -> str | None:
+def known_delivery(
+    state: Session, key: str, text: str, context: object, delivery: str = "send", *, parts: tuple[Part, ...] = ()
+) -> str | None:
     """The run that this key started, starts when its turn comes, or was delivered to; None for a new key.
 
     It is asked before anything else, so that a delivery that is tried again never becomes another one. Raises KeyReuse where the
@@ -106,7 +108,7 @@ def known_delivery(state: Session, key: str, text: str, context: object, deliver
     use = state.keys.get(key)
     if use is None:
         return None
-    digests = digests_of_delivery(text, context)
+    digests = digests_of_delivery(text, context, parts)
     compared = [("input", use.input_digest, digests["input_digest"]), ("delivery", use.kind, delivery)]
     if use.kind not in IN_RUN:
         compared.append(("context", use.context_digest, digests["context_digest"]))
@@ -212,7 +214,8 @@ def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int)
 def _run_started(state: Session, command: Send, run_id: str, *, continues: str | None) -> RunStarted:
     if not command.text.strip():
         raise BlankMessage("the message has no text; no model takes one")
-    input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
+    said = UserMessage(text=command.text, parts=command.parts)
+    input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
     frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
     new = tuple(entry for entry in (*frozen, input_entry) if entry.entry_id not in state.entries)

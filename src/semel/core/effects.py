@@ -19,7 +19,7 @@ class Send(Frozen, frozen=True, kw_only=True):
     """Start a run with this input. `key` makes it happen once.
 
     `delivery` is how the message was asked to be delivered where that came to a run of its own, so that asking again is
-    answered alike.
+    answered alike. The files that `parts` name are kept before this is asked for.
     """
 
     key: str
@@ -30,6 +30,7 @@ class Send(Frozen, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...]
     context: JSON = None
     delivery: Delivery | None = None
+    parts: tuple[Part, ...] = ()
 
 
 class Message(Frozen, frozen=True, kw_only=True):
@@ -44,6 +45,7 @@ class Message(Frozen, frozen=True, kw_only=True):
     agent: AgentRef
     context: JSON = None
     title: str | None = None
+    parts: tuple[Part, ...] = ()
 
 
 class UnderWay(Frozen, frozen=True, kw_only=True):

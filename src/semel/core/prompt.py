@@ -4,15 +4,20 @@ A steer, follow-up, late result or verdict stands where the step drained it that
 its result; results stand in the order of their calls; an unknown outcome says that it is one until a verdict takes its place.
 """
 
+from collections.abc import Mapping
+
 from semel.core.plan import offered
 from semel.core.state import Run, Session
-from semel.core.values import AssistantMessage, Prompt
+from semel.core.values import NO_MEDIA, AssistantMessage, Prompt
 from semel.core.wire_ids import IdRule, wire_ids
 
 
-def prompt_of(state: Session, run: Run) -> Prompt:
-    """What the open step renders. Equal states give equal prompts, and a prompt names nothing that a log assigned."""
-    return Prompt(instructions=run.instructions, tools=offered(run), messages=state.messages)
+def prompt_of(state: Session, run: Run, media: Mapping[str, bytes] = NO_MEDIA) -> Prompt:
+    """What the open step renders. Equal states give equal prompts, and a prompt names nothing that a log assigned.
+
+    `media` holds the bytes of the files that the conversation names.
+    """
+    return Prompt(instructions=run.instructions, tools=offered(run), messages=state.messages, media=media)
 
 
 def call_ids_of(prompt: Prompt, rule: IdRule) -> dict[str, str]:

@@ -74,8 +74,10 @@ def message_of(state: Session, logged: Logged, name: str) -> Message:
 
 def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -> KeyUse:
     """What a key stands for that delivers these messages."""
-    text = "\n".join(message.text for message in messages)
-    return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context))
+    said = tuple(messages)
+    text = "\n".join(message.text for message in said)
+    parts = tuple(part for message in said for part in message.parts)
+    return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context, parts))
 
 
 def use_key(state: Session, logged: Logged, key: str | None, use: KeyUse) -> Session:

@@ -24,7 +24,6 @@ from semel.core.outcomes import (
     SentButOutcomeUnknown,
     Settlement,
     classify_exception,
-    completed,
     describe,
     lost,
     settle,
@@ -37,7 +36,8 @@ from semel.core.values import JSON, Effect, ToolSpec
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.kit import Kit
-from semel.errors import InvariantBroken, need
+from semel.engine.media import Gave, Loading, kept, outcome_of
+from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
 from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
@@ -88,7 +88,7 @@ class Performer:
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
         request: Request | None = None
         try:
-            request = self.kit.model.render(prompt_of(self.barrier.state, run))
+            request = self.kit.model.render(prompt_of(self.barrier.state, run, Loading(self.barrier.blobs)))
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
@@ -101,6 +101,8 @@ class Performer:
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
             )
+        except StoreError:
+            raise  # a file of the conversation is gone: the run stays open, for when it is back
         except Exception as error:  # noqa: BLE001  a model object is foreign code; its run ends with the cause by name
             self.feed.publish(_with(live, "discarded"))
             attempt = self._attempt(effect, request, Exchange(), MODEL_BROKE)
@@ -127,14 +129,14 @@ class Performer:
             return None
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
-        return _bounded(settle(spec.effect, happening, after_crash=False), run)
+        return _bounded(settle(spec.effect, await self._kept(run, happening), after_crash=False), run)
 
     async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
         happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
         if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
             return None
-        return _bounded(settle(self._spec(run, call).effect, happening, after_crash=True), run)
+        return _bounded(settle(self._spec(run, call).effect, await self._kept(run, happening), after_crash=True), run)
 
     async def end_leftovers(self, call: CallState) -> bool:
         """End what a dead process left running for this call; True if something was ended."""
@@ -176,7 +178,13 @@ class Performer:
             content_type=exchange.content_type,
         )
 
-    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | None:
+    async def _kept(self, run: Run, happening: Happening | Gave) -> Happening:
+        """With its files kept, where it has some: behind the call, so that no timeout of it cuts that short."""
+        if isinstance(happening, Gave):
+            return await kept(happening, self.barrier.blobs, run.limits.result_bytes)
+        return happening
+
+    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | Gave | None:
         """Run the tool to its end, its timeout, or the cut. A known outcome is kept even where it comes behind a cancellation."""
         tool = self.kit.tools[spec.name]
         cancelled = asyncio.Event()
@@ -247,7 +255,7 @@ class Performer:
             spawned=_in_loop(spawned),
         )
 
-    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening:
+    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening | Gave:
         """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
         spec = self._spec(run, call)
         tool: ToolPort = self.kit.tools[spec.name]
@@ -273,7 +281,7 @@ def _in_loop(act: Callable[[T], None]) -> Callable[[T], None]:
     return told
 
 
-async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
+async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None:
     """None where the outside cannot tell; an error while asking tells nothing either."""
     try:
         found = await tool.reconcile(call)
@@ -281,20 +289,20 @@ async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
         return None
     match found:
         case DidHappen(output=output):
-            return completed(output)
+            return outcome_of(output)
         case Never():
             return DidNotHappen()
         case _:
             return None
 
 
-async def _guarded(running: Coroutine[object, object, JSON]) -> Happening:
+async def _guarded(running: Coroutine[object, object, JSON]) -> Happening | Gave:
     """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
     try:
         value = await running
     except BaseException as error:  # noqa: BLE001  the one place where whatever a tool raises becomes an outcome
         return classify_exception(error)
-    return completed(value.value, terminate=True) if isinstance(value, Done) else completed(value)
+    return outcome_of(value.value, terminate=True) if isinstance(value, Done) else outcome_of(value)
 
 
 def _bounded(settled: Settlement, run: Run) -> Settlement:

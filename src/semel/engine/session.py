@@ -48,6 +48,11 @@ class SessionActor:
         return self._task is not None and not self._task.done()
 
     @property
+    def broken(self) -> bool:
+        """Whether what carried the run ended with an error, which whoever waits for the run has to hear of."""
+        return self._task is not None and self._task.done() and not self._task.cancelled() and self._task.exception() is not None
+
+    @property
     def state(self) -> Session:
         """The state after the latest durable record."""
         return self._barrier.state
@@ -57,6 +62,11 @@ class SessionActor:
         self._refuse_second_run()
         await self._start(send(self.state, command), kit)
         return self._newest()
+
+    async def keep(self, contents: Sequence[bytes]) -> None:
+        """Make the files of a message durable; before it is sent."""
+        for content in contents:
+            await asyncio.to_thread(self._barrier.blobs.put, content)
 
     async def resume(self, kit: Kit) -> str | None:
         """Carry on the open run; answered with its id once that is durable, None if no run is open.

@@ -13,7 +13,7 @@ from semel.core.effects import Resolve, Send
 from semel.core.keys import canonical
 from semel.core.records import AgentRef, Config, Verdict
 from semel.core.texts import SUBMIT_TOOL
-from semel.core.values import JSON, Bundle, Money, clean_json, clean_text, digest_text, finite
+from semel.core.values import JSON, Bundle, Money, Part, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
 from semel.errors import BadAgent, BadSettings
 from semel.faces.output import output_schema
@@ -151,7 +151,7 @@ def _options_for(agent: Agent[OutputT], bundle: Bundle, clock: Clock) -> Mapping
     return {name: value for name, value in agent.model_options.items() if name != "key_env"}
 
 
-def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:
+def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON, *, parts: tuple[Part, ...] = ()) -> Send:
     """What a run of this agent freezes. Raises BadAgent where instructions cannot be rendered, BadSettings for a bad context."""
     return Send(
         key=key,
@@ -161,6 +161,7 @@ def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: 
         instructions=_rendered(agent, context),
         tools=tuple(port.spec for port in kit.tools.values()),
         context=context,
+        parts=parts,
     )
 
 

@@ -29,8 +29,9 @@ from semel.engine.resume import Ground
 from semel.engine.session import Carried, SessionActor, open_actor
 from semel.errors import BadAgent, CorruptLog, OutcomePending, RuntimeLeft, SemelError, StoreError, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict, kit_for_new_run, kit_for_open_run, send_command
+from semel.faces.files import Files, attached
 from semel.faces.run import RunHandle, stopped
-from semel.faces.views import InboxItem, find_call, frame_event, inbox_of, view_of
+from semel.faces.views import InboxItem, events_behind, find_call, inbox_of, is_known, view_of
 from semel.settings import read_settings
 
 AgentAny = Agent[Any]
@@ -166,28 +167,34 @@ class Runtime:
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
         return run is not None
 
-    async def send(self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON) -> RunHandle[OutputT]:
+    async def send(
+        self, session: str, agent: Agent[OutputT], text: str, key: str | None, context: JSON, *, files: Files = ()
+    ) -> RunHandle[OutputT]:
         """Start a run; see `SessionHandle.send`. What is refused here has written nothing."""
+        beside = attached(files)
         text, key, context = checked_delivery(text, self._ground.ids.fresh() if key is None else key, context)
 
         def build() -> tuple[Send, Kit]:
             kit = kit_for_new_run(agent, self._deps, self._ground.clock)
-            return send_command(agent, kit, text, key, context), kit
+            return send_command(agent, kit, text, key, context, parts=beside.parts), kit
 
         try:
             built = build()
         except SemelError:
-            if not self._is_known(session, key):  # a key is asked first: a finished run needs neither its agent nor its model
+            if not is_known(
+                self._ground.store, session, key
+            ):  # a key is asked first: a finished run needs neither its agent nor its model
                 raise
             built = None
 
         async def begin(actor: SessionActor) -> str:
-            known = known_delivery(actor.state, key, text, context)
+            known = known_delivery(actor.state, key, text, context, parts=beside.parts)
             if known is not None:
                 if actor.state.run is None or actor.state.run.run_id == known:
                     await self._resume_open_run(actor)
                 return known
             command, kit = built or build()
+            await actor.keep(beside.contents)
             return await actor.send(command, kit)
 
         handle = await self._behind_open_run(session, begin, agent.output, key=key)
@@ -203,13 +210,7 @@ class Runtime:
 
     def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
         """See `SessionHandle.events`."""
-        store = self._ground.store
-        frames = store.read(session, after).frames if store.exists(session) else ()
-        return (frame_event(frame) for frame in frames if frame.seq > max(0, after))
-
-    def _is_known(self, session: str, key: str) -> bool:
-        store = self._ground.store
-        return store.exists(session) and key in view_of(store, session).state.keys
+        return events_behind(self._ground.store, session, after)
 
     async def _behind_open_run(
         self,
@@ -324,7 +325,7 @@ class Runtime:
 
     async def _mind_or_close(self, session: str, actor: SessionActor) -> "asyncio.Future[Session] | None":
         """Someone who closes the actor behind its run; one that has nothing to carry is closed now."""
-        if not actor.running:
+        if not actor.running and not actor.broken:
             await self._close(session, actor)
             return None
         minder = asyncio.ensure_future(self._mind(session, actor, actor.carried()))
@@ -378,13 +379,13 @@ class SessionHandle(Generic[OutputT]):
         self._agent = agent
         self._context = context
 
-    async def send(self, text: str, *, key: str | None = None) -> RunHandle[OutputT]:
-        """Start a run with this message; answered once it is durable. The same `key` again gives the same run.
+    async def send(self, text: str, *, key: str | None = None, files: Files = ()) -> RunHandle[OutputT]:
+        """Start a run with this message and files (paths, or File); answered once it is durable. The same `key`: the same run.
 
         Raises KeyReuse (same key, other message), SessionBusy (a run is open), OutcomePending (the run before was just found to
         have an unknown call), BadAgent, BadSettings, UnknownModel, LogDamaged, NewerWriter. Where it raises, nothing was sent.
         """
-        return await self._runtime.send(self.id, self._agent, text, key, self._context)
+        return await self._runtime.send(self.id, self._agent, text, key, self._context, files=files)
 
     async def resume(self) -> RunHandle[Any] | None:
         """Carry on the open run, if there is one."""

@@ -12,6 +12,7 @@ from semel.core.prompt import prompt_of
 from semel.core.recover import recover
 from semel.core.state import Logged, Run, Session
 from semel.core.values import Bundle, clean_text
+from semel.engine.media import Loading
 from semel.errors import OutcomePending, UnknownSession, need
 from semel.faces.views import SessionView, view_of
 from semel.ports.log import SessionStore
@@ -43,7 +44,7 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
     ahead = state if asks else _next_run(view, state, text)
     run = need(ahead.run, "a state that asks the model has an open run")
     model = wiring.model_frozen(run.config.bundle, {}, clock)
-    request = model.render(prompt_of(ahead, run))
+    request = model.render(prompt_of(ahead, run, Loading(store.blobs(session))))
     return Preview(bundle=run.config.bundle, request=request, placeholder=not asks and text is None)
 
 

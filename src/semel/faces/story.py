@@ -6,6 +6,7 @@ import msgspec
 
 from semel.core.codec import decode
 from semel.core.frame import Frame, incomplete
+from semel.core.media import in_words
 from semel.core.records import (
     AgentRef,
     ApprovalRecorded,
@@ -34,6 +35,7 @@ from semel.core.records import (
     ToolCallReturned,
     ToolDispatchIntent,
     ToolNoDispatch,
+    ToolOutput,
     ToolResult,
     Verdict,
 )
@@ -123,7 +125,11 @@ def tell(frames: Iterable[Frame], session: str) -> list[RunStory]:
 
 def text_of(request: QueuedRequest) -> str:
     """What a queued message says."""
-    return "\n".join(entry.content.text for entry in request.input if isinstance(entry.content, UserMessage))
+    return "\n".join(_said(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
+
+
+def _said(content: UserMessage | ToolOutput) -> str:
+    return in_words(content.text, content.parts)
 
 
 Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
@@ -155,7 +161,7 @@ class _Teller:
                 call.verdict, call.verdict_by = record.verdict, record.by
                 call.verdict_output, call.note = record.output, record.note
             case LateResult():
-                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = record.output.text
+                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = _said(record.output)
             case Queued() | Steered() | FollowUpQueued() | SendDelivered() | RunCancelRequested() | RunPaused():
                 self._hear_from_outside(record)
             case _:
@@ -191,13 +197,13 @@ class _Teller:
                 call.arguments = call.arguments if record.args is None else record.args
             case ApprovalRecorded(output=output) if output is not None:
                 call = self._batch[record.ordinal]
-                call.outcome, call.output, call.is_error = record.decision, output.text, True
+                call.outcome, call.output, call.is_error = record.decision, _said(output), True
             case ToolCallProviderHeld():
                 call = self._batch[record.ordinal]
                 call.outcome, call.reason = "held", record.reason
             case ToolCallDeferred():
                 self._batch[record.ordinal].deferred = True
-                self._batch[record.ordinal].output = record.output.text
+                self._batch[record.ordinal].output = _said(record.output)
             case ToolDispatchIntent() if not torn:
                 self._batch[record.ordinal].outcome = "sent"
             case ToolNoDispatch():
@@ -207,7 +213,7 @@ class _Teller:
             case ToolCallReturned() | ToolResult():
                 call = self._batch[record.ordinal]
                 call.outcome, call.is_error, call.reason = str(record.outcome), record.is_error, record.reason
-                call.output = call.output if record.output is None else record.output.text
+                call.output = call.output if record.output is None else _said(record.output)
             case _:
                 return  # says nothing that a person asks for
 
@@ -219,7 +225,7 @@ class _Teller:
         return call
 
     def _keep(self, entries: Iterable[Entry]) -> None:
-        self._inputs |= {entry.entry_id: entry.content.text for entry in entries if isinstance(entry.content, UserMessage)}
+        self._inputs |= {entry.entry_id: _said(entry.content) for entry in entries if isinstance(entry.content, UserMessage)}
 
     def _said(self, delivery: str, key: str | None, names: Sequence[str]) -> None:
         said = SaidStory(key=key or names[0], delivery=delivery, text="\n".join(self._inputs.get(name, "") for name in names))

@@ -81,6 +81,18 @@ class Done(Frozen, frozen=True):
     value: JSON
 
 
+class File(Frozen, frozen=True, kw_only=False):
+    """A picture or a document, in memory: returned by a tool, alone or in a list with texts, or sent with a message.
+
+    The model sees it where its family takes such a file, and is told of it where not. Without a `media_type`, the content and
+    the `name` say what it is. At most 20 MiB.
+    """
+
+    content: bytes
+    media_type: str | None = None
+    name: str | None = None
+
+
 class ToolPort(Protocol):
     """One tool of an agent."""
 
@@ -89,7 +101,7 @@ class ToolPort(Protocol):
         """What the model sees and recovery knows."""
 
     async def run(self, arguments: dict[str, JSON], call: Call[object]) -> JSON:
-        """Do it. `arguments` passed the tool's schema. The result is JSON, text, or Done."""
+        """Do it. `arguments` passed the tool's schema. The result is JSON, text, File, a list with Files, or Done."""
 
     async def reconcile(self, call: Call[object]) -> Reconciled:
         """Ask what became of `call.key`; only called when `spec.reconciles`."""

@@ -11,7 +11,7 @@ from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe, result_text
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
-from semel.ports.tool import Call, Done, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.tool import Call, Done, File, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
 
 Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
 
@@ -125,8 +125,12 @@ async def _call(function: Callable[[], Any], name: str) -> Any:
         raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
 
 
-def _shown(value: Any) -> str:
-    """The text for the model. Raises ToolFailed if there is none."""
+def _shown(value: Any) -> JSON:
+    """The text for the model, or a file, or a list of both as they are. Raises ToolFailed if there is none."""
+    if isinstance(value, File):
+        return value
+    if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):
+        return [_shown(item) for item in value]
     if isinstance(value, bytes):
         return result_text(value.decode("utf-8", "replace"))
     try:

@@ -12,9 +12,10 @@ from semel.faces.agentref import default_agent, find_agent, load_agent, with_mod
 from semel.faces.api import Runtime
 from semel.faces.cli.carry import Carried, Errand, Round, carry, ground_of
 from semel.faces.cli.endings import finish
-from semel.faces.cli.options import RunOptions, run_options
+from semel.faces.cli.options import RunOptions, file_option, run_options
 from semel.faces.cli.output import talk
 from semel.faces.cli.verbs import verb
+from semel.faces.files import Attached, attached
 from semel.faces.report import report_of
 from semel.faces.run import RunHandle
 from semel.faces.views import known_run, last_agent, view_of, waiting_of
@@ -28,8 +29,9 @@ from semel.faces.views import known_run, last_agent, view_of, waiting_of
 @click.argument("prompt")
 @click.option("--session", metavar="ID", help="The session to run in; made if it is new. By default a fresh one.")
 @click.option("--key", metavar="KEY", help="Idempotency key: the same key again is the same run, in whatever state it is.")
+@file_option
 @run_options
-def run(*, prompt: str, session: str | None, key: str | None, options: RunOptions) -> int:
+def run(*, prompt: str, session: str | None, key: str | None, files: tuple[str, ...], options: RunOptions) -> int:
     """Run an agent on PROMPT (- reads it from stdin) and print its answer.
 
     The agent is that of the session's last run, else ./agent.toml, else, with --model, one without tools. With --key and no
@@ -38,7 +40,7 @@ def run(*, prompt: str, session: str | None, key: str | None, options: RunOption
     """
     if key is not None and session is None:
         session = session_of_key(key)
-    return _deliver(prompt, session, key, options)
+    return _deliver(prompt, session, key, attached(files), options)
 
 
 @verb(
@@ -48,15 +50,16 @@ def run(*, prompt: str, session: str | None, key: str | None, options: RunOption
 @click.argument("prompt")
 @click.option("--session", metavar="ID", required=True, help="The session to send to; it must exist.")
 @click.option("--key", metavar="KEY", help="Idempotency key: the same key again is the same message.")
+@file_option
 @run_options
-def send(*, prompt: str, session: str, key: str | None, options: RunOptions) -> int:
+def send(*, prompt: str, session: str, key: str | None, files: tuple[str, ...], options: RunOptions) -> int:
     """Send PROMPT (- reads it from stdin) to a session that exists, and print the answer.
 
     The agent is that of the session's last run, unless --agent names another. A run that a crash left open is carried to its
     end first.
     """
     view_of(ground_of(options.state).store, session)
-    return _deliver(prompt, session, key, options)
+    return _deliver(prompt, session, key, attached(files), options)
 
 
 @verb(
@@ -98,29 +101,29 @@ def _resumption(session: str) -> Errand:
     return Errand(session=session, begin=begin)
 
 
-def _deliver(prompt: str, session: str | None, key: str | None, options: RunOptions) -> int:
+def _deliver(prompt: str, session: str | None, key: str | None, beside: Attached, options: RunOptions) -> int:
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise click.BadParameter("the message is empty", param_hint="PROMPT")
     ground = ground_of(options.state)
     known = session is not None and ground.store.exists(session)
     if known and session is not None and key is not None:
-        run_id = known_run(ground.store, session, key, text)
+        run_id = known_run(ground.store, session, key, text, parts=beside.parts)
         report = None if run_id is None else report_of(ground.store, session, run_id)
         if report is not None and report.status.state == "running":
             return finish(carry(options, ground, [_resumption(session)]), options)
         if report is not None:
             return finish(Round(carried=(Carried(session=session, report=report),)), options)
-    return _send_new(text, session, key, options, ground)
+    return _send_new(text, session, key, options, ground, beside=beside)
 
 
-def _send_new(text: str, session: str | None, key: str | None, options: RunOptions, ground: Ground) -> int:
+def _send_new(text: str, session: str | None, key: str | None, options: RunOptions, ground: Ground, *, beside: Attached) -> int:
     agent = _agent(session, options, ground)
 
     async def begin(runtime: Runtime) -> RunHandle[Any]:
         if session is not None and runtime.check_open_run(session) and (options.verbose or sys.stderr.isatty()):
             talk("the run that a dead process left open is carried to its end first")
-        return await runtime.session(session, agent=agent).send(text, key=key)
+        return await runtime.session(session, agent=agent).send(text, key=key, files=beside.files)
 
     return finish(carry(options, ground, [Errand(session=session, begin=begin)]), options)
 
