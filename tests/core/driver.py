@@ -63,6 +63,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
+from semel.core.state import Run
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
@@ -71,6 +72,11 @@ from tests.core.machine import BUNDLE, good
 from tests.core.writes import Write, folded, size_of
 
 AGENT = AgentRef(name="a")
+
+
+def place_of(run: Run, step_id: int) -> tuple[str, int, bool]:
+    """What has one request: a step, before and behind the one repair of provider state that its run may have."""
+    return run.run_id, step_id, run.state_rejected
 
 
 class Died(BaseException):
@@ -96,7 +102,7 @@ class Driver:
     doubt: frozenset[int] = frozenset()
     stopping: bool = False
     fresh: bool = True
-    requests: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    requests: dict[tuple[str, int, bool], bytes] = field(default_factory=dict)
     sent: list[list[Said]] = field(default_factory=list)
     dispatched: Counter[str] = field(default_factory=Counter)
     reconciled: Counter[str] = field(default_factory=Counter)
@@ -184,11 +190,11 @@ class Driver:
         )
         self._decide(answered)
 
-    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None) -> None:
+    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout") -> None:
         effect = self._asked()
         failed = ExchangeFailed(
-            attempt=self._attempt(effect, "timeout"),
-            failure="timeout",
+            attempt=self._attempt(effect, failure),
+            failure=failure,
             message="too slow",
             retryable=retryable,
             used=effect.used,
@@ -338,7 +344,7 @@ class Driver:
         assert fault is None, fault
         assert said[-1] is not None
         body = msgspec.json.encode([prompt.instructions, prompt.tools, said])
-        place = (run.run_id, effect.step_id)
+        place = place_of(run, effect.step_id)
         assert self.requests.setdefault(place, body) == body, "an attempt of a step sends what the first one sent"
         assert not any(call.run_id == run.run_id for call in self.state.unknown), "no model of a run sees its unknown call"
         self.sent.append(said)

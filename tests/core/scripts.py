@@ -192,5 +192,6 @@ SCRIPTS: dict[str, Script] = {
         scripts_context.supplied,
         scripts_context.compacted,
         scripts_gated.gated,
+        scripts_gated.opaque_voided,
     )
 }

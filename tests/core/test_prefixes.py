@@ -11,7 +11,7 @@ from semel.core.fold import fold
 from semel.core.records import RunFinished, Steered
 from semel.core.recover import recover
 from semel.core.state import Session
-from tests.core.driver import Died, Driver
+from tests.core.driver import Died, Driver, place_of
 from tests.core.machine import LINEAGE
 from tests.core.quiet import quiesce
 from tests.core.scripts import SCRIPTS
@@ -37,7 +37,7 @@ COUNTS = {name: sum(len(write.records) for write in played(name).writes) + 1 for
 
 
 def test_there_are_as_many_scripts_and_prefixes_as_ever() -> None:
-    assert len(SCRIPTS) == 29
+    assert len(SCRIPTS) == 30
     assert sum(COUNTS.values()) >= 560
     print(f"{len(SCRIPTS)} scripts, {sum(COUNTS.values())} prefixes")
 
@@ -87,7 +87,7 @@ def revived(name: str, writes: list[Write], **options: Any) -> Driver:
     driver = Driver(tools=original.tools, policy=original.policy, writes=list(writes), fence=100, **options)
     run = driver.state.run
     if run is not None and run.step is not None and run.step.answer is None:
-        place = (run.run_id, run.step.step_id)
+        place = place_of(run, run.step.step_id)
         driver.requests = {place: original.requests[place]}
     return driver
 

@@ -152,7 +152,7 @@ def test_a_model_that_the_server_does_not_have_fails_the_run_in_one_line(tmp_pat
         done = shop.semel("run", "Hi", "--session", "s")
     assert done.exit == 1
     assert "The model `m` does not exist" in done.refusal()
-    assert shop.status("s")["error"]["kind"] == "model"
+    assert shop.status("s")["error"]["class"] == "model"
 
 
 def stranded(place: Path) -> Shop:

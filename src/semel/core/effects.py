@@ -113,6 +113,10 @@ class Answered(Frozen, frozen=True, kw_only=True):
     raw_stop: str | None = None
 
 
+OPAQUE_STATE_REJECTED = "opaque_state_rejected"
+"""The failure of an exchange whose provider refused the state that it had given out itself (wire 0.6)."""
+
+
 class ExchangeFailed(Frozen, frozen=True, kw_only=True):
     """An exchange gave no answer. `used` counts the redeliveries of this step so far."""
 
@@ -123,6 +127,7 @@ class ExchangeFailed(Frozen, frozen=True, kw_only=True):
     used: int
     retry_after_ms: int | None = None
     provider_code: str | None = None
+    details: tuple[JSON, ...] = ()
 
 
 class Deferral(Frozen, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from semel.core.records import (
     ModelAttemptFinished,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     Queued,
     Record,
     ResumeStarted,
@@ -118,6 +119,7 @@ def apply(state: Session, logged: Logged) -> Session:
             | RunCancelRequested()
             | RunPaused()
             | RunRefrozen()
+            | OpaqueStateVoided()
             | BudgetFired()
         ):
             return apply_to_run(state, logged, record)

@@ -23,7 +23,8 @@ from semel.core.records import (
 )
 from semel.core.referring import in_flight, keep_entries, message_of, open_run
 from semel.core.state import Ceiling, Logged, Session, View
-from semel.core.transcript import showing
+from semel.core.targets import is_bound
+from semel.core.transcript import showing, without_opaque
 from semel.core.values import ToolMessage
 from semel.errors import CorruptLog
 
@@ -80,6 +81,8 @@ def _seen(state: Session, logged: Logged, record: CompactionMessage | Compaction
     fault = fault_of(messages, opens=start == 0)
     if fault is not None:
         raise _disagree(state, logged, f"the replacement: {fault}")
+    if is_bound(state.target.partition("\n")[0]):
+        state = without_opaque(state)  # what stands before it is not what it was
     view = View(start=start, end=end, replacement=messages, version=version)
     return _with_facts(showing(state, view=view, tag_family=state.tag_family), version=version)
 

@@ -15,6 +15,7 @@ from semel.core.records import (
     Instructions,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     ResumeStarted,
     RunCancelRequested,
     RunFinished,
@@ -31,9 +32,10 @@ from semel.core.records import (
 from semel.core.referring import entry_of, in_flight, keep_entries, message_of, open_run, use_key, use_of, use_tags, with_step
 from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
+from semel.core.targets import prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
-from semel.core.transcript import for_target, grown, showing
-from semel.core.values import AssistantMessage, Bundle, UserMessage
+from semel.core.transcript import for_target, grown, showing, without_opaque
+from semel.core.values import AssistantMessage, UserMessage
 
 
 def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
@@ -57,12 +59,14 @@ def apply_to_run(state: Session, logged: Logged, record: RunRecord) -> Session:
         case ResumeStarted():
             open_run(state, logged, record.episode)
             return state
-        case RunCancelRequested() | RunPaused() | RunRefrozen() | BudgetFired():
+        case RunCancelRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
             return _on_run(state, logged, record)
     assert_never(record)
 
 
-def _on_run(state: Session, logged: Logged, record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Session:
+def _on_run(
+    state: Session, logged: Logged, record: RunCancelRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired
+) -> Session:
     """What is asked of the run from outside its steps."""
     run = open_run(state, logged, record.run_id)
     match record:
@@ -72,6 +76,8 @@ def _on_run(state: Session, logged: Logged, record: RunCancelRequested | RunPaus
             return _run_paused(state, logged, run, record)
         case RunRefrozen():
             return _run_refrozen(state, logged, run, record)
+        case OpaqueStateVoided():
+            return _opaque_state_voided(state, logged, run, record)
         case BudgetFired():
             return _budget_fired(state, logged, run, record)
 
@@ -106,14 +112,11 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         kind = record.delivery or "send"
         state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
-    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
-    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
+    prefix = prefix_of(record.instructions, record.tools, config)
+    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued, prefix=prefix)
     return grown(state, messages, record.tags)
-
-
-def _target_of(bundle: Bundle) -> str:
-    return "\n".join((bundle.family, bundle.endpoint, bundle.model))
 
 
 def _as_seen_by(state: Session, config: Config) -> Session:
@@ -127,8 +130,19 @@ def _run_refrozen(state: Session, logged: Logged, run: Run, record: RunRefrozen)
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
-    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
     return replace(state, run=replace(run, config=config, pause=None))
+
+
+def _opaque_state_voided(state: Session, logged: Logged, run: Run, record: OpaqueStateVoided) -> Session:
+    if record.reason == "rejected":
+        in_flight(state, logged, record.run_id, record.step_id or 0)
+        if run.state_rejected:
+            raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "provider state is repaired once in a run")
+        run = replace(run, state_rejected=True)
+    elif run.step is not None:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "what stands before the messages changes between runs only")
+    return replace(without_opaque(state), run=run)
 
 
 def _step_started(state: Session, logged: Logged, record: StepStarted) -> Session:

@@ -106,6 +106,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     ceiling: Ceiling | None = None
     compaction_wait_ms: int | None = None
     budgets: tuple[str, ...] = ()
+    state_rejected: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -252,11 +253,13 @@ class Session(Frozen, frozen=True, kw_only=True):
     `transcript` is the whole conversation and `shown` what the model sees of it, where that differs: a compaction view, or tags.
     `rendered` counts the messages that some request has rendered. `target` names the model that the newest run asks: opaque
     provider state goes back to that model only, so a run that asks another starts without it (M4, wire 0.2).
+    `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
     """
 
     session: str
     lineage: str = ""
     target: str = ""
+    prefix: str = ""
     head: int = 0
     digest: str = ""
     last_at_ms: int = 0

@@ -79,10 +79,18 @@ def for_target(state: Session, target: str) -> Session:
     Visible text is portable (M4); opaque state is dropped as a whole, never translated (B22). Every message is made anew, so that
     a renderer that keeps the bytes of messages does not take it for the old conversation.
     """
-    if target == state.target:
+    return state if target == state.target else replace(without_opaque(state), target=target)
+
+
+def holds_opaque(state: Session) -> bool:
+    """Whether some answer of the conversation has provider state."""
+    return any(isinstance(message, AssistantMessage) and message.opaque for message in state.transcript)
+
+
+def without_opaque(state: Session) -> Session:
+    """The conversation without any provider state."""
+    if not holds_opaque(state):
         return state
-    if not any(isinstance(message, AssistantMessage) and message.opaque for message in state.transcript):
-        return replace(state, target=target)
     table = type(state.part_tags)()
     kept: list[Message] = []
     for at, message in enumerate(state.transcript):
@@ -91,7 +99,7 @@ def for_target(state: Session, target: str) -> Session:
         if tags:
             table = table.plus(str(at), tags)
         kept.append(portable)
-    return rebuilt(replace(state, transcript=Chain(kept), part_tags=table, target=target))
+    return rebuilt(replace(state, transcript=Chain(kept), part_tags=table))
 
 
 def _portable(message: Message, tags: tuple[int, ...]) -> Tagged:

@@ -16,6 +16,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from semel.core.arguments import parse_arguments
+from semel.core.details import bounded_details
 from semel.core.effects import Answered, CallModel, ExchangeFailed
 from semel.core.limits import cut_output
 from semel.core.outcomes import (
@@ -100,6 +101,7 @@ class Performer:
                 used=effect.used,
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
+                details=bounded_details(failure.details),
             )
         except StoreError:
             raise  # a file of the conversation is gone: the run stays open, for when it is back

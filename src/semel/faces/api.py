@@ -163,7 +163,7 @@ class Runtime:
         run = view_of(store, session).state.run if session not in self._actors and store.exists(session) else None
         if run is not None:
             agent = self._agent_of(run.agent, session)
-            kit = kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock)
+            kit = kit_for_open_run(agent, run.config, self._deps, self._ground.clock)
             check_tools(run.tools, {name: tool.spec for name, tool in kit.tools.items()}, run.agent.name)
         return run is not None
 
@@ -253,7 +253,7 @@ class Runtime:
             actor.publish_if_stale()
             return None
         agent = self._agent_of(run.agent, actor.state.session)
-        return await actor.resume(kit_for_open_run(agent, run.config.bundle, self._deps, self._ground.clock))
+        return await actor.resume(kit_for_open_run(agent, run.config, self._deps, self._ground.clock))
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
         ended = need(actor.state.ended.get(run_id), "an unknown call is of a finished run")

@@ -18,8 +18,10 @@ from semel.adapters.models.endpoint import Endpoint, parse_endpoint
 from semel.adapters.models.families import FAMILIES, built
 from semel.adapters.models.family import Family
 from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
+from semel.adapters.models.opaque import StatePolicies
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import ModelRow, Provider, rows
+from semel.core.features import OPENROUTER_ECHO
 from semel.core.values import JSON, Bundle, Frozen
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
@@ -175,6 +177,16 @@ def has_price(bundle: Bundle) -> bool:
         return False
     options = FAMILIES[bundle.family].decode(bundle.options)
     return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+
+
+def state_policies_of(bundle: Bundle) -> StatePolicies:
+    """What a bundle's dialect keeps of provider state beside what every run does (M2, M15, M17)."""
+    family = FAMILIES.get(bundle.family)
+    if family is None:
+        return StatePolicies()
+    dialect = family.decode(bundle.options).dialect
+    openrouter = getattr(dialect, "echo_reasoning", False) and getattr(dialect, "reasoning", "") == "object"
+    return StatePolicies(text_state=getattr(dialect, "text_state", False), reasoning_echo=OPENROUTER_ECHO if openrouter else None)
 
 
 def known_of(spec: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:

@@ -91,6 +91,8 @@ def _goes_on(status: Status) -> str:
 
 def _remedy(status: Status) -> str:
     error = status.error
-    missing = error is not None and error.kind == "model" and (error.provider == "model_not_found" or _NOT_FOUND in error.message)
+    missing = (
+        error is not None and error.class_ == "model" and (error.provider == "model_not_found" or _NOT_FOUND in error.message)
+    )
     check = "Check the name of the model and its URL; `semel models` shows how they are written. Then " if missing else ""
     return f"{check}`semel send` or `semel run` starts another"
