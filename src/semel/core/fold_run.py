@@ -31,8 +31,8 @@ from semel.core.records import (
 )
 from semel.core.referring import entry_of, in_flight, keep_entries, message_of, open_run, use_key, use_of, use_tags, with_step
 from semel.core.standing import waits_for_held
-from semel.core.state import TO_THE_RUN, Ended, Logged, Pending, PendingKind, Run, Session
-from semel.core.targets import prefix_of, target_of
+from semel.core.state import TO_THE_RUN, CacheProof, Ended, Logged, Pending, PendingKind, Run, Session
+from semel.core.targets import STATE_REFUSED, breaks, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown, showing, without_opaque
 from semel.core.values import AssistantMessage, UserMessage
@@ -105,6 +105,8 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         context=record.context,
         continues=record.continues,
         scope=record.scope,
+        asks_again=bool(len(state.transcript)),
+        breaks=breaks(state.prefix, state.target, config, record.instructions, record.tools) if state.prefix else (),
     )
     messages = [entry_of(state, logged, name, UserMessage) for name in record.input]
     state = start_of_queued(state, logged, record)
@@ -139,7 +141,7 @@ def _opaque_state_voided(state: Session, logged: Logged, run: Run, record: Opaqu
         in_flight(state, logged, record.run_id, record.step_id or 0)
         if run.state_rejected:
             raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "provider state is repaired once in a run")
-        run = replace(run, state_rejected=True)
+        run = replace(run, state_rejected=True, breaks=(*run.breaks, STATE_REFUSED))
     elif run.step is not None:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "what stands before the messages changes between runs only")
     return replace(without_opaque(state), run=run)
@@ -150,6 +152,8 @@ def _step_started(state: Session, logged: Logged, record: StepStarted) -> Sessio
     step = run.step
     if run.aborting:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
+    run = replace(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence not in (0, logged.fence))
+    state = replace(state, run=run)
     if step is not None and step.step_id == record.step_id and step.answer is None:
         return _next_attempt(state, logged, step, record)
     expected = 1 if step is None else step.step_id + 1
@@ -203,12 +207,20 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    run = with_answer(run, step, answer, record)
+    run = _with_proof(with_answer(run, step, answer, record), record)
     ids = state.call_ids
     for call in answer.calls:
         ids = ids if call.id in ids else ids.plus(call.id, True)  # noqa: FBT003 - a set is a table of True
     state = replace(state, run=run, call_ids=ids, model_steps=state.model_steps + 1)
     return state if answer.calls else grown(state, (answer,), (record.tags,))
+
+
+def _with_proof(run: Run, record: ModelStepFinished) -> Run:
+    """The first answer behind a resume, or of a later run, tells what the cache made of the request before it."""
+    if not run.asks_again and not run.breaks:
+        return run
+    proof = CacheProof(step_id=record.step_id, read=record.usage.cache_read, broken=run.breaks)
+    return replace(run, asks_again=False, breaks=(), cache=(*run.cache, proof))
 
 
 def _turn_finished(state: Session, logged: Logged, record: TurnFinished) -> Session:
@@ -252,6 +264,7 @@ def _run_finished(state: Session, logged: Logged, record: RunFinished) -> Sessio
         context=run.context,
         stop=step.stop if step else None,
         unanswered=unanswered,
+        cache=run.cache,
     )
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 

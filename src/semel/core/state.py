@@ -29,6 +29,7 @@ from semel.core.values import JSON, Frozen, Message, Stop, ToolSpec, Usage
 __all__ = [
     "Approval",
     "Batch",
+    "CacheProof",
     "CallState",
     "Ceiling",
     "Compaction",
@@ -74,10 +75,22 @@ class Ceiling(Frozen, frozen=True, kw_only=True):
     detail: CeilingDetail | None = None
 
 
+class CacheProof(Frozen, frozen=True, kw_only=True):
+    """What the provider's cache served of the first request behind a resume or of a later run, and what changed before it.
+
+    `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the one before it.
+    """
+
+    step_id: int
+    read: int | None = None
+    broken: tuple[str, ...] = ()
+
+
 class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
-    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14).
+    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
+    what resumes saved; `asked_fence`, `asks_again` and `breaks` are what the next proof is made from.
     """
 
     run_id: str
@@ -107,6 +120,10 @@ class Run(Frozen, frozen=True, kw_only=True):
     compaction_wait_ms: int | None = None
     budgets: tuple[str, ...] = ()
     state_rejected: bool = False
+    asked_fence: int = 0
+    asks_again: bool = False
+    breaks: tuple[str, ...] = ()
+    cache: tuple[CacheProof, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -214,6 +231,7 @@ class Ended(Frozen, frozen=True, kw_only=True):
     context: JSON = None
     stop: Stop | None = None
     unanswered: tuple[str, ...] = ()
+    cache: tuple[CacheProof, ...] = ()
 
 
 class KeyUse(Frozen, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from semel.core.records import Failure
-from semel.core.state import Ended, Run, Session, UnknownCall
+from semel.core.state import CacheProof, Ended, Run, Session, UnknownCall
 from semel.core.values import JSON, Frozen, Usage
 from semel.core.waiting import WaitKind, pause_of, waits_of
 
@@ -54,6 +54,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | msgspec.UnsetType = msgspec.UNSET
     continued_as: str | msgspec.UnsetType = msgspec.UNSET
     unanswered: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    cache: tuple[CacheProof, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_of(state: Session, digest: str) -> Status | None:
@@ -112,6 +113,7 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         finished_at_ms=ended.finished_at_ms if ended else msgspec.UNSET,
         continued_as=state.continued[key] if key else msgspec.UNSET,
         unanswered=ended.unanswered if ended and ended.unanswered else msgspec.UNSET,
+        cache=run.cache or msgspec.UNSET,
     )
 
 

@@ -70,11 +70,12 @@ class CallStory(msgspec.Struct, kw_only=True):
 
 
 class StepStory(msgspec.Struct, kw_only=True):
-    """One answer of the model and its calls. `text` is None while the model has not answered."""
+    """One answer of the model and its calls. `text` and `usage` are None while the model has not answered."""
 
     step_id: int
     attempts: int = 1
     text: str | None = None
+    usage: Usage | None = None
     calls: list[CallStory] = []
 
 
@@ -262,7 +263,7 @@ class _Teller:
         answer = record.assistant_message.content
         step = self.runs[-1].steps[-1]
         if isinstance(answer, AssistantMessage):
-            step.text = answer.text
+            step.text, step.usage = answer.text, record.usage
             step.calls = [
                 CallStory(ordinal=at, call_key="", tool=call.name, arguments=call.arguments)
                 for at, call in enumerate(answer.calls)

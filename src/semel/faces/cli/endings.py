@@ -3,6 +3,7 @@
 import sys
 
 from semel.core.status import Status
+from semel.core.targets import cache_words
 from semel.errors import SemelError
 from semel.faces.cli.carry import Carried, Round
 from semel.faces.cli.lines import duration, usage_text
@@ -68,7 +69,7 @@ def ending_line(status: Status) -> str:
     match status.state:
         case "completed":
             took = duration((status.finished_at_ms or status.updated_at_ms) - status.started_at_ms)
-            return f"{what} completed: {usage_text(status.usage)}, {took}"
+            return f"{what} completed: {usage_text(status.usage)}, {took}{_saved(status)}"
         case "interrupted":
             calls = [call for call in status.unknown_calls if call.run_id == status.run_id]
             names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in calls)
@@ -81,6 +82,12 @@ def ending_line(status: Status) -> str:
             return with_state(f"{what} failed: {why}. {_remedy(status)}")
         case _:
             return f"{what} is {status.state}"
+
+
+def _saved(status: Status) -> str:
+    """What the provider's cache served behind a resume, or what kept it from that."""
+    told = status.cache if isinstance(status.cache, tuple) else ()
+    return "".join(f"; {cache_words(proof)}" for proof in told[-1:] if proof.read is not None or proof.broken)
 
 
 def _goes_on(status: Status) -> str:
