@@ -30,6 +30,7 @@ from semel.core.values import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    derived_id,
 )
 
 ITEM = "responses.item"  # a whole item: reasoning, a compaction, a call that the server itself made
@@ -64,7 +65,9 @@ class ResponsesForm:
         del place
         if self._tools[0] != prompt.tools or not self._tools[1]:
             self._tools = (prompt.tools, b"]," + dump(self._members(prompt.tools))[1:])
-        return self._tools[1]
+        if not self._options.dialect.cache_key or "prompt_cache_key" in self._options.body:
+            return self._tools[1]
+        return self._tools[1][:-1] + b',"prompt_cache_key":' + dump(conversation_key(prompt)) + b"}"
 
     def _items(self, message: Message, media: Mapping[str, bytes]) -> list[bytes]:
         if isinstance(message, UserMessage):
@@ -117,6 +120,12 @@ class ResponsesForm:
         asked = _controls(controls, offered=bool(tools))
         members.update({name: value for name, value in asked.items() if name not in self._options.body})
         return members
+
+
+def conversation_key(prompt: Prompt) -> str:
+    """The same for every request of a conversation, and made from how it starts: no id of a log enters a request (M22)."""
+    first = prompt.messages[0] if len(prompt.messages) else None
+    return f"semel-{derived_id('conversation', prompt.instructions, first.text if first is not None else '')}"
 
 
 def _text(text: str) -> dict[str, JSON]:
