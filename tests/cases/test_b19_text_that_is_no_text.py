@@ -1,4 +1,4 @@
-"""B19, through a whole run: half a surrogate pair from the model, from a tool or in a file name stops nothing and goes nowhere."""
+"""B19, through a whole run: half a surrogate pair from a model, a tool or a file name stops nothing and goes nowhere."""
 
 import json
 from collections.abc import Iterable
