@@ -46,7 +46,7 @@ async def test_b19_a_run_whose_model_and_tools_give_broken_text_goes_on_and_ever
     @tool(name="ask_user", effect="read")
     def look(q: str) -> list[str]:
         given.append(q)
-        return [RAW.decode("utf-8", "surrogateescape"), "caf\udce9.txt"]
+        return [RAW.decode("utf-8", "surrogateescape"), "menu\udce9.txt"]
 
     store = FileStore(tmp_path / "state", SystemClock(), known=KNOWN, inline_sync=True)
     async with ModelServer(serve, formats=["anthropic_messages"]) as server:
@@ -59,7 +59,7 @@ async def test_b19_a_run_whose_model_and_tools_give_broken_text_goes_on_and_ever
     sent = json.dumps(bodies[1], ensure_ascii=False)
     assert f"\ud604{LOST} ok?" in sent
     assert "\N{GRINNING FACE}" in sent
-    assert f"caf{LOST}.txt" in sent
+    assert f"menu{LOST}.txt" in sent
     view = view_of(store, "s")
     (call,) = tell(view.frames, "s")[0].steps[0].calls
     visible(f"{call.arguments} {call.output}").encode("utf-8")

@@ -33,7 +33,7 @@ from semel.core.prompt import prompt_of
 from semel.core.records import ModelAttemptFinished, ToolProcess
 from semel.core.state import CallState, Run, Step
 from semel.core.uncertainty import LostReason
-from semel.core.values import JSON, Effect, ToolSpec
+from semel.core.values import JSON, Effect, ToolSpec, printable
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.kit import Kit
@@ -47,6 +47,7 @@ from semel.ports.world import Clock
 T = TypeVar("T")
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
+TOLD_CHARS = 400
 MODEL_BROKE = "model_broke"
 """The class of a failure in a model object that is no exchange's: it broke its contract."""
 
@@ -93,6 +94,8 @@ class Performer:
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
+            if failure.retryable and effect.used < run.limits.model_retries:
+                self.feed.publish(_with(live, "progress", printable(str(failure), limit=TOLD_CHARS)))
             return ExchangeFailed(
                 attempt=self._attempt(effect, request, failure.exchange, str(failure.failure)),
                 failure=str(failure.failure),

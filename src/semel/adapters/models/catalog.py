@@ -84,7 +84,8 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     table = rows(environ)
     prefix, colon, name = spec.partition(":")
     if not colon or not name:
-        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {_nearest(prefix, table)}")
+        near = _nearest(prefix, table) if colon else _nearest_model(prefix, table)
+        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {near}")
     if prefix == scripted.FAMILY:
         return scripted.scripted_bundle(name)
     model, _, url = name.rpartition("@")
@@ -293,6 +294,13 @@ def _key_name(endpoint: Endpoint, options: ModelOptions, environ: Mapping[str, s
         if provider.key is not None and _owns(provider, endpoint.host):
             return provider.key, False
     return key_variable(endpoint.host), True
+
+
+def _nearest_model(name: str, table: dict[str, Provider]) -> str:
+    """The example whose model has a name like this one."""
+    examples = {row.example.partition(":")[2].lower(): row.example for row in reversed(table.values()) if row.example}
+    close = difflib.get_close_matches(name.lower(), examples, n=1)
+    return examples[close[0]] if close else _nearest(name, table)
 
 
 def _nearest(prefix: str, table: dict[str, Provider]) -> str:

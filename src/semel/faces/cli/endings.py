@@ -13,7 +13,16 @@ from semel.faces.cli.remedies import VERDICTS, command, resolve_commands, with_s
 from semel.faces.report import Report
 
 _EXIT_PERSON = 3
-_NOT_FOUND = " answered 404 "
+_NOT_FOUND = (" answered 404 ", "model identifier is invalid")
+_CHECK_NAME = "Check the name of the model and its URL; `semel models` shows how they are written. "
+_REMEDIES = {
+    "quota_exhausted": "Add credit at the provider, or wait for its next period. ",
+    "rate_limit": "Wait, or raise the limit at the provider. ",
+    "permission": "Ask the provider for access, or take another model. ",
+    "context_exceeded": "The conversation is too long for this model: start a new session, or take another model. ",
+    "request_too_large": "The conversation is too large for this provider: start a new session. ",
+    "opaque_state_rejected": "Take another model, or start a new session. ",
+}
 
 
 def finish(done: Round, options: RunOptions) -> int:
@@ -79,7 +88,7 @@ def ending_line(status: Status) -> str:
             return f"{what} is interrupted: the outcome of {names} is unknown. Find out what happened, then {then}, {VERDICTS}"
         case "failed":
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
-            return with_state(f"{what} failed: {why}. {_remedy(status)}")
+            return with_state(f"{what} failed: {why.rstrip('.')}. {_remedy(status)}")
         case _:
             return f"{what} is {status.state}"
 
@@ -98,8 +107,8 @@ def _goes_on(status: Status) -> str:
 
 def _remedy(status: Status) -> str:
     error = status.error
-    missing = (
-        error is not None and error.class_ == "model" and (error.provider == "model_not_found" or _NOT_FOUND in error.message)
-    )
-    check = "Check the name of the model and its URL; `semel models` shows how they are written. Then " if missing else ""
-    return f"{check}`semel send` or `semel run` starts another"
+    first = ""
+    if error is not None and error.class_ == "model":
+        missing = error.provider == "model_not_found" or any(words in error.message for words in _NOT_FOUND)
+        first = _CHECK_NAME if missing else _REMEDIES.get(error.code, "")
+    return f"{first}{'Then ' if first else ''}`semel send` or `semel run` starts another"

@@ -1,4 +1,4 @@
-"""What one sees of runs under way: a line on a terminal, records with --verbose, text with --stream; else nothing."""
+"""What one sees of runs under way: a line on a terminal, records with --verbose, text with --stream; else only long waits."""
 
 import asyncio
 import sys
@@ -52,15 +52,13 @@ class Watch:
             self.begun.add(task)
         self._runs[run.run_id] = run
         self._tell_start(run)
-        showing = asyncio.ensure_future(self._show(run)) if self._options.stream or self._options.verbose else None
+        showing = asyncio.ensure_future(self._show(run))
         try:
             await run.rest()
-            if showing is not None:
-                await showing
+            await showing
         finally:
             del self._runs[run.run_id]
-            if showing is not None:
-                showing.cancel()
+            showing.cancel()
 
     def _tell_start(self, run: RunHandle[Any]) -> None:
         for warning in run.warnings:
@@ -72,6 +70,7 @@ class Watch:
             talk(f"session {run.session}, run {run.run_id[:8]}: {glance.agent} on {glance.model}; {_limits(glance)}")
 
     async def _show(self, run: RunHandle[Any]) -> None:
+        told: set[str] = set()
         async for event in run.events(after=run.before, live=True):
             if "seq" in event:
                 if self._options.verbose:
@@ -82,7 +81,9 @@ class Watch:
                 data(event["text"])
             elif self._options.stream and event["live"] == "discarded":
                 data("\n")
-                talk("semel: the answer was cut; the model is asked again")
+            elif event["live"] == "progress" and "call_key" not in event and event["text"] not in told:
+                told.add(event["text"])
+                talk(f"semel: {event['text']}; the model is asked again{_at_most(run)}")
 
     async def _draw(self) -> None:
         from rich.text import Text
@@ -93,6 +94,13 @@ class Watch:
             if self._drawn is not None and told:
                 self._drawn.update(Text(one_line("; ".join([*told, elapsed]), 400)))
             await self._clock.sleep(_REFRESH_SECONDS)
+
+
+def _at_most(run: RunHandle[Any]) -> str:
+    """How often a step of the run may be asked again, in words."""
+    glance = run.glance()
+    times = 1 if glance is None else glance.limits.model_retries
+    return f", up to {times} times" if times > 1 else ""
 
 
 def _progress(glance: Glance) -> str:
