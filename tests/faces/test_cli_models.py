@@ -99,6 +99,19 @@ def test_a_refusal_is_one_line_with_its_remedy(name: str, tmp_path: Path) -> Non
     assert len(server.requests) == 1
 
 
+def test_a_long_wait_for_a_server_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    with serve_in_thread({"answers": [{"text": "hi"}]}) as server:
+        url = server.url  # whose port is free again below
+    shop = shop_at(tmp_path, url, "openai_chat")
+    agent = (tmp_path / "agent.toml").read_text()
+    (tmp_path / "agent.toml").write_text(agent.replace("model_retries = 0", "model_retries = 3"))
+    waits, line = shop.semel("run", "Hi").err.splitlines()
+    where = url.removeprefix("http://").removesuffix("/v1")
+    assert waits.startswith(f"semel: {where}: no connection; check the address and that the server runs")
+    assert waits.endswith("; it is asked again in 2.0 s, 3 times at most")
+    assert "failed: unreachable" in line
+
+
 def test_a_model_without_its_provider_is_told_the_nearest_example(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     assert "such as anthropic:claude-opus-5-5" in shop.semel("run", "Hi", "--model", "claude-opus").refusal()

@@ -37,6 +37,7 @@ class SessionActor:
         self._writer = writer
         self._barrier = barrier
         self._task: asyncio.Task[None] | None = None
+        self._heard: asyncio.Task[None] | None = None
         self._flights: Flights | None = None
         self._kits: list[Kit] = []
         self._stopping = False
@@ -48,9 +49,9 @@ class SessionActor:
         return self._task is not None and not self._task.done()
 
     @property
-    def broken(self) -> bool:
-        """Whether what carried the run ended with an error, which whoever waits for the run has to hear of."""
-        return self._task is not None and self._task.done() and not self._task.cancelled() and self._task.exception() is not None
+    def unheard(self) -> bool:
+        """Whether a run was begun whose end nobody waits for yet; it may have come at once, and with an error."""
+        return self._task is not None and self._task is not self._heard
 
     @property
     def state(self) -> Session:
@@ -102,6 +103,7 @@ class SessionActor:
 
     def carried(self) -> "Carried":
         """The run that is being carried now, to wait for."""
+        self._heard = self._task
         return Carried(self, self._task)
 
     async def stop(self, drain_seconds: float) -> None:

@@ -325,7 +325,7 @@ class Runtime:
 
     async def _mind_or_close(self, session: str, actor: SessionActor) -> "asyncio.Future[Session] | None":
         """Someone who closes the actor behind its run; one that has nothing to carry is closed now."""
-        if not actor.running and not actor.broken:
+        if not actor.running and not actor.unheard:
             await self._close(session, actor)
             return None
         minder = asyncio.ensure_future(self._mind(session, actor, actor.carried()))

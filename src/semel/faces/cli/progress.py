@@ -70,20 +70,24 @@ class Watch:
             talk(f"session {run.session}, run {run.run_id[:8]}: {glance.agent} on {glance.model}; {_limits(glance)}")
 
     async def _show(self, run: RunHandle[Any]) -> None:
-        told: set[str] = set()
+        why, told = "", set[str]()
         async for event in run.events(after=run.before, live=True):
             if "seq" in event:
                 if self._options.verbose:
                     talk(record_line(event))
+                if event["type"] == "model_retry" and why not in told:
+                    told.add(why)
+                    wait = duration(max(0, event["record"]["not_before_ms"] - event["at_ms"]))
+                    talk(f"semel: {why or 'the model did not answer'}; it is asked again in {wait}{_at_most(run)}")
                 if self._options.stream and event["type"] == "model_step_finished":
                     data("\n")
             elif self._options.stream and event["live"] == "text":
                 data(event["text"])
             elif self._options.stream and event["live"] == "discarded":
                 data("\n")
-            elif event["live"] == "progress" and "call_key" not in event and event["text"] not in told:
-                told.add(event["text"])
-                talk(f"semel: {event['text']}; the model is asked again{_at_most(run)}")
+                talk("semel: the answer was cut; the model is asked again")
+            elif event["live"] == "progress" and "call_key" not in event:
+                why = event["text"]
 
     async def _draw(self) -> None:
         from rich.text import Text
@@ -100,7 +104,7 @@ def _at_most(run: RunHandle[Any]) -> str:
     """How often a step of the run may be asked again, in words."""
     glance = run.glance()
     times = 1 if glance is None else glance.limits.model_retries
-    return f", up to {times} times" if times > 1 else ""
+    return f", {times} times at most" if times > 1 else ""
 
 
 def _progress(glance: Glance) -> str:
