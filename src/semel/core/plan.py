@@ -32,8 +32,8 @@ def offered(run: Run) -> tuple[ToolSpec, ...]:
     return (*run.tools, submit)
 
 
-CUT = DECLINED | {Stop.MAX_TOKENS}
-"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
+CUT = {Stop.MAX_TOKENS: RefusalReason.TRUNCATED_OUTPUT} | dict.fromkeys(DECLINED, RefusalReason.ANSWER_DECLINED)
+"""Answers whose calls may be incomplete or unwanted, so that none of them runs (A5, A10), and how they are settled."""
 
 
 class Plan(Frozen, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     for ordinal, call in enumerate(step.answer.calls if step.answer is not None else ()):
         approval = step.approval(ordinal)
         answer = approval.resolved if approval is not None else None
-        refused = refuse(RefusalReason.TRUNCATED_OUTPUT) if step.stop in CUT else refusal(tools, call)
+        refused = refuse(CUT[step.stop]) if step.stop in CUT else refusal(tools, call)
         key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
         digest = digest_text(call.arguments) if answer is None else answer.args_digest
         if answer is not None and answer.decision != "approved":
