@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from semel.errors import CallNotSent, OutcomeUnknown, SemelError, ToolFailed
     from semel.faces.agent import Agent, Limits
     from semel.faces.api import Runtime
-    from semel.faces.results import Cancelled, Completed, Failed, Interrupted
+    from semel.faces.results import Cancelled, Completed, Failed, Interrupted, Paused
     from semel.faces.sync import run_sync
-    from semel.ports.tool import Call, Done, File, Happened, Never, StillUnknown
+    from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, StillUnknown
 
 _HOMES = {
     "Agent": "semel.faces.agent",
@@ -21,14 +21,17 @@ _HOMES = {
     "CallNotSent": "semel.errors",
     "Cancelled": "semel.faces.results",
     "Completed": "semel.faces.results",
+    "Deferred": "semel.ports.tool",
     "Done": "semel.ports.tool",
     "Failed": "semel.faces.results",
     "File": "semel.ports.tool",
     "Happened": "semel.ports.tool",
+    "Held": "semel.ports.tool",
     "Interrupted": "semel.faces.results",
     "Limits": "semel.faces.agent",
     "Never": "semel.ports.tool",
     "OutcomeUnknown": "semel.errors",
+    "Paused": "semel.faces.results",
     "Runtime": "semel.faces.api",
     "SemelError": "semel.errors",
     "StillUnknown": "semel.ports.tool",
@@ -44,14 +47,17 @@ __all__ = [
     "CallNotSent",
     "Cancelled",
     "Completed",
+    "Deferred",
     "Done",
     "Failed",
     "File",
     "Happened",
+    "Held",
     "Interrupted",
     "Limits",
     "Never",
     "OutcomeUnknown",
+    "Paused",
     "Runtime",
     "SemelError",
     "StillUnknown",

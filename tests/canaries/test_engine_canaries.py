@@ -15,9 +15,10 @@ from semel.core.effects import Decision
 from semel.core.features import KNOWN
 from semel.core.outcomes import Outcome
 from semel.core.records import Record, ToolCallReturned
-from semel.core.state import Session
+from semel.core.state import CallState, Run, Session, Step
 from semel.engine.barrier import Barrier, _payloads
 from semel.engine.flights import Flights
+from semel.engine.inbox import Choose
 from semel.engine.session import SessionActor
 from semel.errors import CorruptLog
 from storage.logs import lineage_payload, payload
@@ -31,7 +32,7 @@ from tests.engine.test_lost_outcomes import left_with_calls_waiting, paid_when_c
 
 
 def actor_of(runtime: Runtime) -> SessionActor:
-    return runtime._actors["s"]
+    return runtime._keeper.sessions.actors["s"]
 
 
 class NoLock(asyncio.Lock):
@@ -48,6 +49,18 @@ def unlock(runtime: Runtime) -> None:
     actor_of(runtime)._barrier._one_at_a_time = NoLock()
 
 
+class PastTheInbox(SessionActor):
+    """Writes what is asked beside the run, instead of having the run take it between two barriers."""
+
+    async def ask(self, choose: Choose) -> bool:
+        await self._barrier.commit_chosen(lambda state: choose(state, None).records)
+        return False
+
+
+def pass_by(runtime: Runtime) -> None:
+    actor_of(runtime).__class__ = PastTheInbox
+
+
 @pytest.mark.anyio
 async def test_a_barrier_without_its_lock_is_caught_by_a_process_that_starts_within_a_sync(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
@@ -56,9 +69,13 @@ async def test_a_barrier_without_its_lock_is_caught_by_a_process_that_starts_wit
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("first", ["verdict", "return"])
-async def test_a_barrier_without_its_lock_is_caught_by_a_verdict_that_meets_a_return(first: str, tmp_path: Path) -> None:
+async def test_a_verdict_past_the_inbox_and_the_lock_is_caught_where_it_meets_a_return(first: str, tmp_path: Path) -> None:
+    def plant(runtime: Runtime) -> None:
+        pass_by(runtime)
+        unlock(runtime)
+
     with pytest.raises(CorruptLog):
-        await verdict_beside_a_return(tmp_path, first, unlock)
+        await verdict_beside_a_return(tmp_path, first, plant)
 
 
 class Impatient(Barrier):
@@ -71,6 +88,7 @@ class Impatient(Barrier):
 @pytest.mark.anyio
 async def test_a_commit_that_is_not_carried_to_its_end_is_caught_by_a_giver_of_a_verdict_who_hangs_up(tmp_path: Path) -> None:
     def plant(runtime: Runtime) -> None:
+        pass_by(runtime)
         actor_of(runtime)._barrier.__class__ = Impatient
 
     with pytest.raises(CorruptLog):
@@ -154,19 +172,16 @@ def test_a_settlement_that_does_not_record_what_is_given_up_is_caught_by_recover
 
 
 @pytest.mark.anyio
-async def test_flights_that_go_on_starting_are_caught_by_calls_that_wait_for_their_turn(tmp_path: Path) -> None:
-    class Busy(Flights):
-        """Goes on sending what waits for its turn."""
+async def test_flights_that_go_on_sending_are_caught_by_calls_that_wait_for_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(self: Flights, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> object:
+        async with slots:  # and does not look whether the time is over
+            return await self._performer.call(run, step, call)
 
-        def start_nothing(self) -> None:
-            pass
-
-    def plant(runtime: Runtime) -> None:
-        flights = actor_of(runtime)._flights
-        assert flights is not None
-        flights.__class__ = Busy
-
-    assert await left_with_calls_waiting(tmp_path, sequential=False, plant=plant) == ["completed"] * 5
+    monkeypatch.setattr(Flights, "_one", busy)
+    outcomes = await left_with_calls_waiting(tmp_path, sequential=False, drain_seconds=0)
+    assert outcomes == ["completed"] * 5
 
 
 @pytest.mark.anyio

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,23 +134,25 @@ async def test_an_unknown_that_comes_while_the_runtime_is_left_seals_the_run_and
     assert (status.state, len(status.unknown_calls)) == ("interrupted", 1)
 
 
-async def left_with_calls_waiting(tmp_path: Path, *, sequential: bool, plant: Plant = nothing) -> list[str]:
-    """What became of five calls, of which the first is under way when the runtime is left."""
+async def left_with_calls_waiting(tmp_path: Path, *, sequential: bool, drain_seconds: float, plant: Plant = nothing) -> list[str]:
+    """What became of five calls, of which the first is under way when the runtime is left. It has acted when it is cut short."""
     medium, reached, gate = Medium(), asyncio.Event(), asyncio.Event()
 
     async def act(_arguments: object, _call: object) -> str:
+        first = not reached.is_set()
         reached.set()
-        await gate.wait()
+        with suppress(asyncio.CancelledError):
+            await (gate.wait() if first else asyncio.sleep(0))
         return "deployed"
 
     deploy = counting("deploy", behaviour=act, sequential=sequential)
     turns = {"calls": [call("deploy", n=n) for n in range(5)]}, {"text": "done"}
     agent = Agent("a", model=script_file(tmp_path / "m.json", *turns), tools=[deploy], limits=Limits(parallel_calls=1))
-    runtime = await Runtime(agents=[agent], ground=ground(medium)).__aenter__()
+    runtime = await Runtime(agents=[agent], ground=ground(medium), drain_seconds=drain_seconds).__aenter__()
     await runtime.session("s", agent=agent).send("go")
     await reached.wait()
     plant(runtime)
-    await leave(runtime, gate.set)
+    await leave(runtime, gate.set if drain_seconds else lambda: None)
     assert isinstance(await resumed(agent, medium), Completed)
     results = [event["record"] for event in events_of(ground(medium).store) if event["type"] == "tool_result"]
     sent = sum(result["outcome"] == "completed" for result in results)
@@ -158,8 +161,14 @@ async def left_with_calls_waiting(tmp_path: Path, *, sequential: bool, plant: Pl
 
 
 @pytest.mark.parametrize("sequential", [True, False])
-async def test_calls_that_wait_for_their_turn_when_the_runtime_is_left_are_never_sent_and_settle_as_interrupted(
+async def test_calls_that_wait_for_their_turn_when_the_drain_time_is_over_are_never_sent_and_settle_as_interrupted(
     sequential: bool, tmp_path: Path
 ) -> None:
-    outcomes = await left_with_calls_waiting(tmp_path, sequential=sequential)
+    outcomes = await left_with_calls_waiting(tmp_path, sequential=sequential, drain_seconds=0)
     assert outcomes == ["completed", *["interrupted"] * 4]
+
+
+@pytest.mark.parametrize("sequential", [True, False])
+async def test_calls_whose_intent_is_durable_are_finished_within_the_drain_time(sequential: bool, tmp_path: Path) -> None:
+    outcomes = await left_with_calls_waiting(tmp_path, sequential=sequential, drain_seconds=30)
+    assert outcomes == ["completed"] * 5

@@ -111,8 +111,8 @@ async def test_a_send_that_is_opening_its_session_when_the_runtime_is_left_does_
     await leave(runtime, disk.let_go)
     assert on.store.owner("s") is None
     assert not waiting.begun.is_set()
-    with suppress(RunNotCompleted, SessionBusy):
-        await (await sending).result()
+    with pytest.raises(RuntimeLeft):
+        await sending
 
 
 async def test_a_runtime_keeps_nothing_of_a_session_whose_run_is_over(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ async def test_a_runtime_keeps_nothing_of_a_session_whose_run_is_over(tmp_path: 
         for at in range(ROUNDS):
             await (await runtime.session(f"s{at}", agent=agent).send("hi")).result()
         assert alive(SessionActor) == before
-        assert not runtime._actors
-        assert not runtime._minders
-        assert not runtime._doors
+        assert not runtime._keeper.sessions.actors
+        assert not runtime._keeper.sessions._minders
+        assert not runtime._keeper.sessions._doors
 
 
 async def test_handles_that_nobody_keeps_do_not_listen(tmp_path: Path) -> None:

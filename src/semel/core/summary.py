@@ -2,20 +2,22 @@
 
 import msgspec
 
+from semel.core.due import due_at
+from semel.core.open_calls import OpenCall, open_calls
 from semel.core.state import Session, UnknownCall
 from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
-from semel.core.waiting import waits_of
 
-VERSION = 2
+VERSION = 3
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
     """A session up to `head_seq`. `state` is that of its newest run, None without one.
 
-    `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the
-    end of an approval or of a held call), Unix milliseconds. `unknown` are calls that
-    need a person, each with the agent of its run; `resolved` counts those that have their verdict. `usage` is the newest run's.
+    `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the end of an approval or of a
+    held call), Unix milliseconds. `unknown` are calls that need a person, each with the agent of its run; `resolved` counts
+    those that have their verdict. `open_calls` wait for somebody, and `queued` counts the messages that wait for a run of their
+    own. `usage` is the newest run's.
     """
 
     version: int
@@ -29,6 +31,8 @@ class Summary(Frozen, frozen=True, kw_only=True):
     due_ms: int | None = None
     unknown: tuple[tuple[UnknownCall, str], ...] = ()
     resolved: int = 0
+    open_calls: tuple[OpenCall, ...] = ()
+    queued: int = 0
     usage: Usage = Usage()
 
 
@@ -44,9 +48,11 @@ def summary_of(state: Session, digest: str) -> Summary:
         run_id=status.run_id if status else None,
         agent=status.agent if status else None,
         open_run=run.run_id if run else None,
-        due_ms=min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None),
+        due_ms=due_at(state),
         unknown=tuple((call, agent_of(state, call)) for call in state.unknown),
         resolved=sum(1 for _ in state.resolved.values()),
+        open_calls=open_calls(state),
+        queued=len(state.queue),
         usage=status.usage if status else Usage(),
     )
 

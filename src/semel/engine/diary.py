@@ -25,12 +25,14 @@ class Incident(Frozen, frozen=True, kw_only=True):
 class StopOutcome(Frozen, frozen=True, kw_only=True):
     """How a runtime was left. `sessions` were held when it stopped; `failures` happened while they were given back.
 
+    `deaf` are threads of tools that did not end when they were told to; they end with the process, which does not wait for them.
     `debts` are sessions whose recovery is owed, each with its newest incident, also where this stop went well (F9).
     """
 
     sessions: tuple[str, ...]
     failures: tuple[Incident, ...]
     debts: dict[str, Incident]
+    deaf: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

@@ -4,7 +4,22 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from semel.core.effects import Answered, CallModel, CameBack, Dispatch, Effect, ExchangeFailed, Outcome, Reconcile, TimeUp
+from semel.core.effects import (
+    Answered,
+    CallModel,
+    CameBack,
+    Deferral,
+    Dispatch,
+    Effect,
+    ExchangeFailed,
+    Hold,
+    Interrupt,
+    Outcome,
+    Reconcile,
+    StopAsking,
+    TimeUp,
+    UnderWay,
+)
 from semel.core.outcomes import NeverSent, Settlement, settle
 from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
@@ -12,6 +27,8 @@ from semel.core.values import Effect as ToolEffect
 from semel.engine.perform import Cut, Performer
 from semel.errors import need
 
+Back = Settlement | Deferral | Hold
+"""What a call comes back with."""
 UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
 """A call whose intent is durable and that was kept from leaving."""
 
@@ -25,10 +42,9 @@ class Flights:
         self._state = state
         self._slots: asyncio.Semaphore | None = None
         self._asking: asyncio.Task[Answered | ExchangeFailed] | None = None
-        self._calls: dict[int, asyncio.Task[Settlement | None]] = {}
+        self._calls: dict[int, asyncio.Task[Back | None]] = {}
         self._left_open: set[int] = set()
         self._lost_one = False
-        self._starting = True
         self._broken: BaseException | None = None
         self._time: asyncio.Future[None] | None = None
 
@@ -50,39 +66,35 @@ class Flights:
             case Reconcile():
                 call = _call(step, effect.ordinal)
                 self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))
+            case StopAsking():
+                self.stop_asking()
+            case Interrupt():
+                self._performer.cut.set(Cut.CANCELLED)  # a tool that may not be interrupted is waited for (Q12)
 
-    def withhold(self, effect: Effect) -> Outcome | None:
-        """What comes of an effect that is not released: a call whose intent is durable says that it was never sent.
+    def under_way(self, doubt: frozenset[int]) -> UnderWay:
+        """What a request has to reckon with."""
+        return UnderWay(asking=self._asking is not None, in_flight=self._out(), doubt=doubt)
 
-        A call that a dead process may have sent, and one that was to be asked about, stay open in the log.
-        """
-        if not isinstance(effect, Dispatch):
-            return None
-        _, step = _open(self._state())
-        unsent = [ordinal for ordinal in effect.ordinals if not _call(step, ordinal).reruns]
-        self._left_open |= set(effect.ordinals) - set(unsent)
-        return CameBack(settled=dict.fromkeys(unsent, UNSENT), in_flight=self._out()) if unsent else None
+    async def next(self, seconds_left: float, called: "asyncio.Future[None]") -> Outcome | None:
+        """The next outcome: an answer, a failed exchange, or every call that has come back by now.
 
-    async def next(self, seconds_left: float) -> Outcome | None:
-        """The next outcome: an answer, a failed exchange, or every call that has come back by now; None if it was given up.
-
-        After `seconds_left` the calls under way are cut short, and an exchange is given up and told as TimeUp.
+        None if the exchange was given up, or where somebody `called` before anything came back. After `seconds_left` the calls
+        under way are cut short, and an exchange is given up and told as TimeUp.
         """
         if self._broken is not None:
             broken, self._broken = self._broken, None
             raise broken
         waiting: list[asyncio.Task[Any]] = [self._asking] if self._asking is not None else list(self._calls.values())
-        if not await self._any_of(waiting, seconds_left):
-            return self._time_up()
+        if not await self._any_of(waiting, seconds_left, called):
+            return None if called.done() else self._time_up()
         if self._asking is not None:
             asking, self._asking = self._asking, None
             return None if asking.cancelled() else asking.result()
         await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
-    def start_nothing(self) -> None:
-        """Send no call that still waits for its turn, and give up a model exchange: a resume asks again (B24)."""
-        self._starting = False
+    def stop_asking(self) -> None:
+        """Give up a model exchange, of which nothing is recorded: a resume asks again (B24)."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -102,13 +114,13 @@ class Flights:
         self._calls.clear()
         self._asking = None
 
-    async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float) -> bool:
+    async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float, called: "asyncio.Future[None]") -> bool:
         if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return True
+            await asyncio.wait([*waiting, called], return_when=asyncio.FIRST_COMPLETED)
+            return any(task.done() for task in waiting)
         if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
             self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        await asyncio.wait([*waiting, self._time], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*waiting, self._time, called], return_when=asyncio.FIRST_COMPLETED)
         return any(task.done() for task in waiting)
 
     def _time_up(self) -> Outcome:
@@ -121,7 +133,7 @@ class Flights:
         return CameBack(settled={}, in_flight=self._out())
 
     def _came_back(self) -> Outcome:
-        settled: dict[int, Settlement] = {}
+        back: dict[int, Back] = {}
         for ordinal, task in list(self._calls.items()):
             if not task.done():
                 continue
@@ -133,19 +145,24 @@ class Flights:
             elif task.cancelled() or (result := task.result()) is None:
                 self._left_open.add(ordinal)
             else:
-                settled[ordinal] = result
-        return CameBack(settled=settled, in_flight=self._out())
+                back[ordinal] = result
+        return CameBack(
+            settled={at: one for at, one in back.items() if isinstance(one, Settlement)},
+            deferred={at: one for at, one in back.items() if isinstance(one, Deferral)},
+            held={at: one for at, one in back.items() if isinstance(one, Hold)},
+            in_flight=self._out(),
+        )
 
     def _out(self) -> frozenset[int]:
         return frozenset(self._calls) | self._left_open
 
-    async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Settlement | None:
-        """One call within the cap. Behind an unknown, or when the run stops, what waits for its turn is not sent (B15)."""
+    async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Back | None:
+        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
         async with slots:
-            if self._lost_one or not self._starting or self._performer.cut.reason is not None:
+            if self._lost_one or self._performer.cut.reason is not None:
                 return None if call.reruns else UNSENT
             settled = await self._performer.call(run, step, call)
-            self._lost_one = self._lost_one or (settled is not None and settled.outcome is Became.UNKNOWN)
+            self._lost_one = self._lost_one or (isinstance(settled, Settlement) and settled.outcome is Became.UNKNOWN)
             return settled
 
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from semel.core.policy import Policy, allow_all
+from semel.errors import InvariantBroken
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 
@@ -11,15 +14,32 @@ from semel.ports.tool import ToolPort
 class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
-    `owns_model` says that the model was made for this run and ends with it; one that the caller made is the caller's.
+    `policy` rules on each call before it is sent. `owns_model` says that the model was made for this run and ends with it; one
+    that the caller made is the caller's.
     """
 
     model: ModelPort
     tools: Mapping[str, ToolPort]
     deps: object = None
     owns_model: bool = True
+    policy: Policy = allow_all
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
         if self.owns_model:
             await self.model.close()
+
+
+class NoModel:
+    """Stands in for the model where a run is only closed: nothing of it is asked any more."""
+
+    def __getattr__(self, name: str) -> object:
+        raise InvariantBroken(f"a run that is being closed asked its model for {name}")
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+def closing_kit() -> Kit:
+    """What a cancelled run is closed with where its agent is not at hand: no model, and no tool to ask what became of a call."""
+    return Kit(model=cast("ModelPort", NoModel()), tools={})

@@ -4,48 +4,93 @@ from collections.abc import Callable
 
 from semel.core.closing import closings
 from semel.core.decide import decide, seal
-from semel.core.effects import Answered, Decision, Outcome
+from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile
+from semel.core.policy import Policy
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
-from semel.errors import SessionFull
+from semel.engine.inbox import Asked, Inbox
+from semel.errors import SessionFull, StoreError
 from semel.ports.world import Clock
 
 
+class Wishes:
+    """What is asked of the loop itself, at any time: to stop with this process, or to end the run `to_end` behind its turn."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self.to_end: str | None = None
+
+
 async def run_to_rest(
-    first: Decision, barrier: Barrier, flights: Flights, clock: Clock, *, stopping: Callable[[], bool], after: Callable[[], None]
+    first: Decision,
+    barrier: Barrier,
+    flights: Flights,
+    clock: Clock,
+    *,
+    inbox: Inbox,
+    wishes: Wishes,
+    policy: Policy,
+    after: Callable[[], None],
 ) -> None:
-    """Carry the open run on until it has its terminal, or until the process is stopping and its calls have come back.
+    """Carry the open run on until it has its terminal, waits for somebody, or has come back to a process that is stopping.
 
     `after` is called behind every barrier; status and other views are made there. Raises StoreError when the log takes no more:
     then nothing that was decided is acted upon.
     """
-    decision, outcome, doubt = first, None, None
+    decision = first
+    outcome: Outcome | None = None
+    doubt: frozenset[int] | None = None
     try:
         while True:
             barrier.hold(decision.held)
             decision = await commit(decision, barrier, outcome, doubt)
             after()
-            if barrier.state.run is None:
+            run = barrier.state.run
+            if run is None:
                 return
-            outcome = release(decision, flights, stopping=stopping())
-            if outcome is None and not flights.empty:
-                outcome = await flights.next(seconds_left(barrier.state, clock))
-            if stopping() and isinstance(outcome, Answered):
+            release(decision, flights, stopping=wishes.stopping)
+            outcome, doubt, asked = None, decision.doubt, inbox.take()
+            if asked is None and not flights.empty:
+                outcome = await flights.next(seconds_left(barrier.state, clock), inbox.filled)
+                asked = inbox.take() if outcome is None else None
+            if wishes.stopping and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
-            doubt = decision.doubt
-            if outcome is not None:
-                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=clock.now_ms())
-            elif stopping() and flights.empty and not sealable(barrier.state):
+            stop = wishes.to_end == run.run_id
+            if asked is not None:
+                decision = await obey(asked, barrier, flights, doubt)
+            elif outcome is not None:
+                now_ms = clock.now_ms()
+                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy, stop=stop)
+            elif wishes.stopping and flights.empty and not sealable(barrier.state):
                 return
             elif flights.empty:
-                decision = seal(barrier.state)
+                decision = seal(barrier.state, stop=stop)
                 if not decision.records:
-                    return  # it waits for a person
+                    return  # it waits for somebody
             else:
                 decision = Decision(doubt=doubt)
     finally:
+        inbox.close()
         await flights.cancel()
+
+
+async def obey(asked: Asked, barrier: Barrier, flights: Flights, doubt: frozenset[int]) -> Decision:
+    """Make a request durable and answer it. What follows from it is released by the loop; what refuses it changes nothing.
+
+    A full log refuses a request, but never what closes the run: its cancel has its place in the reserve (W12).
+    """
+    try:
+        decision = asked.choose(barrier.state, flights.under_way(doubt))
+        barrier.hold(decision.held)
+        await barrier.commit(decision.records)
+    except Exception as error:
+        asked.refuse(error)
+        if isinstance(error, StoreError) and not isinstance(error, SessionFull):
+            raise  # the log takes nothing any more
+        return Decision(doubt=doubt)
+    asked.answer()
+    return Decision(effects=decision.effects, doubt=decision.doubt)
 
 
 async def commit(decision: Decision, barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None) -> Decision:
@@ -78,15 +123,15 @@ async def close_full(barrier: Barrier, outcome: Outcome | None, doubt: frozenset
             return decision
 
 
-def release(decision: Decision, flights: Flights, *, stopping: bool) -> Outcome | None:
-    """Let the effects go. A process that is stopping starts nothing new, and what it keeps back says so at once."""
-    outcome: Outcome | None = None
+def release(decision: Decision, flights: Flights, *, stopping: bool) -> None:
+    """Let the effects go.
+
+    A process that is stopping asks nothing any more, neither a model nor about a call: a resume does. But a call whose intent is
+    durable is finished within the time that there is, since the log could only say of it that it was never sent.
+    """
     for effect in decision.effects:
-        if stopping:
-            outcome = flights.withhold(effect)
-        else:
+        if not (stopping and isinstance(effect, CallModel | Reconcile)):
             flights.release(effect)
-    return outcome
 
 
 def sealable(state: Session) -> bool:

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from semel.core.arguments import parse_arguments
 from semel.core.details import bounded_details
-from semel.core.effects import Answered, CallModel, ExchangeFailed
+from semel.core.effects import Answered, CallModel, Deferral, ExchangeFailed, Hold
 from semel.core.limits import cut_output
 from semel.core.outcomes import (
+    Completed,
     DidNotHappen,
     Happening,
     SentButOutcomeUnknown,
@@ -33,14 +34,14 @@ from semel.core.prompt import prompt_of
 from semel.core.records import ModelAttemptFinished, ToolProcess
 from semel.core.state import CallState, Run, Step
 from semel.core.uncertainty import LostReason
-from semel.core.values import JSON, Effect, ToolSpec, printable
+from semel.core.values import JSON, Effect, ToolSpec, clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.kit import Kit
 from semel.engine.media import Gave, Loading, kept, outcome_of
 from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
-from semel.ports.tool import Call, Done, Never, ProcessMark, ToolPort
+from semel.ports.tool import Call, Deferred, Done, Held, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
@@ -48,6 +49,8 @@ T = TypeVar("T")
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 TOLD_CHARS = 400
+HANDLE_CHARS_MOST = 200
+HELD_REASON_CHARS_MOST = 200
 MODEL_BROKE = "model_broke"
 """The class of a failure in a model object that is no exchange's: it broke its contract."""
 
@@ -57,6 +60,7 @@ class Cut(enum.Enum):
 
     LEAVING = "the process is stopping"
     TIME_UP = "the run's time is up"
+    CANCELLED = "the run was cancelled"
 
 
 class CutSignal:
@@ -67,7 +71,7 @@ class CutSignal:
         self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, reason: Cut) -> None:
-        """Cut what is under way. A process that stops outranks a run whose time is up."""
+        """Cut what is under way. What comes last counts: a process that stops outranks a run that is to end."""
         self.reason = reason
         if not self.told.done():
             self.told.set_result(None)
@@ -82,6 +86,7 @@ class Performer:
     clock: Clock
     kit: Kit
     cut: CutSignal = field(default_factory=CutSignal)
+    handles: set[str] = field(default_factory=set)
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
         """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
@@ -108,6 +113,9 @@ class Performer:
             )
         except StoreError:
             raise  # a file of the conversation is gone: the run stays open, for when it is back
+        except asyncio.CancelledError:
+            self.feed.publish(_with(live, "discarded"))  # what was shown of a request that is given up is withdrawn
+            raise
         except Exception as error:  # noqa: BLE001  a model object is foreign code; its run ends with the cause by name
             self.feed.publish(_with(live, "discarded"))
             attempt = self._attempt(effect, request, Exchange(), MODEL_BROKE)
@@ -122,16 +130,26 @@ class Performer:
             raw_stop=answer.raw_stop,
         )
 
-    async def call(self, run: Run, step: Step, call: CallState) -> Settlement | None:
+    async def call(self, run: Run, step: Step, call: CallState) -> Settlement | Deferral | Hold | None:
         """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be.
 
         None leaves the call open in the log: the process is stopping, and what became of it is for a resume to find out.
         """
         spec = self._spec(run, call)
         self.barrier.check_tenure()
-        happening = await self._dispatch(run, step, call, spec)
-        if happening is None:
-            return None
+        back = await self._dispatch(run, step, call, spec)
+        match back:
+            case None:
+                return None
+            case Held():
+                return self._hold(back)
+            case Deferred():
+                refused = self._handle_refused(back)
+                if refused is None:
+                    return Deferral(handle=back.handle, text=clean_text(back.text))
+                happening: Happening | Gave = refused
+            case _:
+                happening = back
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
         return _bounded(settle(spec.effect, await self._kept(run, happening), after_crash=False), run)
@@ -150,6 +168,26 @@ class Performer:
             return False
         mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=call.planned.call_key)
         return await tool.end_leftovers(mark)
+
+    def _hold(self, held: Held) -> Hold:
+        """As it is recorded; interim content never is (R29)."""
+        return Hold(
+            module="tool",
+            reason=printable(str(held.reason), limit=HELD_REASON_CHARS_MOST),
+            held_at_ms=self.clock.now_ms(),
+            detail_digest=None if held.detail is None else digest_text(json.encode(clean_json(held.detail)).decode()),
+            until_ms=None if held.until is None else int(held.until * 1000),
+        )
+
+    def _handle_refused(self, deferred: Deferred) -> Completed | None:
+        """A handle names one call of its session: two calls under one would make the later result anybody's."""
+        handle = deferred.handle
+        fits = isinstance(handle, str) and 0 < len(handle) <= HANDLE_CHARS_MOST and handle == clean_text(handle)
+        if fits and handle not in self.barrier.state.handles and handle not in self.handles:
+            self.handles.add(handle)
+            return None
+        why = "is used by another call" if fits else f"is no text of 1 to {HANDLE_CHARS_MOST} characters"
+        return Completed(text=f"The tool ran, but its result cannot be awaited: the handle {why}.", is_error=True)
 
     def _spec(self, run: Run, call: CallState) -> ToolSpec:
         return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
@@ -189,7 +227,7 @@ class Performer:
             return await kept(happening, self.barrier.blobs, run.limits.result_bytes)
         return happening
 
-    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | Gave | None:
+    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | Gave | Deferred | Held | None:
         """Run the tool to its end, its timeout, or the cut. A known outcome is kept even where it comes behind a cancellation."""
         tool = self.kit.tools[spec.name]
         cancelled = asyncio.Event()
@@ -214,6 +252,8 @@ class Performer:
             return happening
         if not timed_out and self.cut.reason is Cut.LEAVING:
             return None
+        if not timed_out and self.cut.reason is Cut.CANCELLED:
+            return lost(LostReason.CANCELLED, Cut.CANCELLED.value)
         return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms" if timed_out else Cut.TIME_UP.value)
 
     async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
@@ -232,7 +272,7 @@ class Performer:
 
     def _told(self, run: Run, step: Step, call: CallState, spec: ToolSpec, cancelled: asyncio.Event) -> Call[object]:
         planned = call.planned
-        parsed = parse_arguments(step.answer.calls[planned.ordinal].arguments) if step.answer else {}
+        parsed = parse_arguments(step.arguments(planned.ordinal)) if step.answer else {}
 
         def progress(text: str) -> None:
             live = Live(live="progress", run_id=run.run_id, step_id=step.step_id, attempt=step.attempt)
@@ -263,7 +303,9 @@ class Performer:
     async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening | Gave:
         """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
         spec = self._spec(run, call)
-        tool: ToolPort = self.kit.tools[spec.name]
+        tool = self.kit.tools.get(spec.name)
+        if tool is None:
+            return unknown  # a run that is closed without its agent
         asking = asyncio.ensure_future(_answer(tool, self._told(run, step, call, spec, asyncio.Event())))
         try:
             await self._within(asking, run.limits.reconcile_ms)
@@ -301,13 +343,21 @@ async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None
             return None
 
 
-async def _guarded(running: Coroutine[object, object, JSON]) -> Happening | Gave:
+async def _guarded(
+    running: "Coroutine[object, object, JSON | Done | Deferred | Held]",
+) -> Happening | Gave | Deferred | Held:
     """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
     try:
         value = await running
     except BaseException as error:  # noqa: BLE001  the one place where whatever a tool raises becomes an outcome
         return classify_exception(error)
-    return outcome_of(value.value, terminate=True) if isinstance(value, Done) else outcome_of(value)
+    match value:
+        case Deferred() | Held():
+            return value
+        case Done():
+            return outcome_of(value.value, terminate=True)
+        case _:
+            return outcome_of(value)
 
 
 def _bounded(settled: Settlement, run: Run) -> Settlement:

@@ -7,18 +7,21 @@ import asyncio
 from collections.abc import Sequence
 
 from semel.core.decide import continue_run, resolve, send
-from semel.core.effects import Decision, Resolve, Send
+from semel.core.effects import Decision, Resolve, Send, UnderWay
 from semel.core.fold import fold
 from semel.core.guards import check_tools
+from semel.core.policy import Policy, allow_all
 from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
+from semel.core.waiting import pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
+from semel.engine.inbox import AtRest, Choose, Inbox
 from semel.engine.kit import Kit
-from semel.engine.loop import run_to_rest
+from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
 from semel.engine.resume import Ground, end_leftovers, open_session
 from semel.engine.waiting import to_its_end
@@ -39,8 +42,9 @@ class SessionActor:
         self._task: asyncio.Task[None] | None = None
         self._heard: asyncio.Task[None] | None = None
         self._flights: Flights | None = None
+        self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
-        self._stopping = False
+        self._wishes = Wishes()
         self._published: tuple[str | None, bool] | None = None
 
     @property
@@ -49,9 +53,16 @@ class SessionActor:
         return self._task is not None and not self._task.done()
 
     @property
-    def unheard(self) -> bool:
-        """Whether a run was begun whose end nobody waits for yet; it may have come at once, and with an error."""
-        return self._task is not None and self._task is not self._heard
+    def failed_unheard(self) -> bool:
+        """Whether what carried the run ended at once with an error, before anybody waited for it."""
+        task = self._task
+        ended = task is not None and task is not self._heard and task.done() and not task.cancelled()
+        return ended and task is not None and task.exception() is not None
+
+    @property
+    def policy(self) -> Policy:
+        """What rules on the calls of the run that is carried; without one nothing is planned, so nothing is ruled on."""
+        return self._kits[-1].policy if self._kits else allow_all
 
     @property
     def state(self) -> Session:
@@ -69,10 +80,11 @@ class SessionActor:
         for content in contents:
             await asyncio.to_thread(self._barrier.blobs.put, content)
 
-    async def resume(self, kit: Kit) -> str | None:
+    async def resume(self, kit: Kit, *, checked: bool = True) -> str | None:
         """Carry on the open run; answered with its id once that is durable, None if no run is open.
 
-        Raises BadAgent where the kit's tools are not those that the run was frozen with.
+        Raises BadAgent where the kit's tools are not those that the run was frozen with, if that is to be `checked`: a run that
+        is only closed sends nothing.
         """
         run = self.state.run
         if run is None:
@@ -80,15 +92,47 @@ class SessionActor:
             return None
         if not self.running:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
-            self.warnings = check_tools(run.tools, specs, run.agent.name)
+            self.warnings = check_tools(run.tools, specs, run.agent.name) if checked else ()
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
-            await self._start(recover(self.state), kit)
+            await self._start(recover(self.state, kit.policy), kit)
         return run.run_id
+
+    async def ask(self, choose: Choose) -> bool:
+        """Make what is asked durable, with the run that is carried or without one; True if a run that is carried took it.
+
+        Where none is carried it is recorded and nothing follows from it: a resume does the rest. Raises what `choose` raises,
+        and SessionFull.
+        """
+        while self.running and self._inbox is not None:
+            try:
+                await self._inbox.ask(choose)
+            except AtRest:
+                await to_its_end(asyncio.wait({self._task}) if self._task is not None else asyncio.sleep(0))
+            else:
+                self._publish_on_change()
+                return True
+        head = self.state.head
+        await self._barrier.commit_chosen(lambda state: choose(state, None).records)
+        if self.state.head != head:
+            self._publish()
+        return False
 
     async def resolve(self, command: Resolve) -> None:
         """Make a verdict durable; an equal one again changes nothing. Raises UnknownCall, VerdictConflict."""
-        await self._barrier.commit_chosen(lambda state: resolve(state, command))
+
+        def verdict(state: Session, under_way: UnderWay | None) -> Decision:
+            return Decision(records=resolve(state, command), doubt=UnderWay.doubt_of(under_way))
+
+        await self.ask(verdict)
         self._publish()
+
+    async def end_run(self, kit: Kit | None) -> None:
+        """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). `kit` is for a run at rest."""
+        self._wishes.to_end = self.state.newest
+        if self.running and self._inbox is not None:
+            self._inbox.wake()
+        elif kit is not None:
+            await self.resume(kit)
 
     async def resolve_and_continue(self, command: Resolve, go_on: Send, kit: Kit) -> str:
         """A verdict and the run that goes on after it, in one write; answered with that run's id (design 14)."""
@@ -112,10 +156,10 @@ class SessionActor:
         Calls under way get `drain_seconds` to come back; then those that may be interrupted are, and what is known of them is
         kept. A call that may not be interrupted is waited for (Q12).
         """
-        self._stopping = True
+        self._wishes.stopping = True
         if self._flights is None or self._task is None:
             return
-        self._flights.start_nothing()
+        self._flights.stop_asking()
         await asyncio.wait({self._task}, timeout=drain_seconds)
         self._flights.leave()
         await asyncio.wait({self._task})
@@ -136,9 +180,10 @@ class SessionActor:
 
         A caller that is cancelled waits for that, too: what was begun is either not there at all, or carried.
         """
-        if self._stopping:
+        if self._wishes.stopping:
             raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
+        inbox = Inbox()
         flights = Flights(self._performer(kit), lambda: self.state)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -147,12 +192,21 @@ class SessionActor:
             if not durable.done():
                 durable.set_result(None)
 
-        carrying = run_to_rest(first, self._barrier, flights, self._ground.clock, stopping=lambda: self._stopping, after=after)
+        carrying = run_to_rest(
+            first,
+            self._barrier,
+            flights,
+            self._ground.clock,
+            inbox=inbox,
+            wishes=self._wishes,
+            policy=kit.policy,
+            after=after,
+        )
         task = asyncio.ensure_future(carrying)
-        self._flights, self._task = flights, task
+        self._flights, self._task, self._inbox = flights, task, inbox
         await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
         if not durable.done():
-            self._flights = self._task = None
+            self._flights = self._task = self._inbox = None
             task.result()
 
     def _performer(self, kit: Kit) -> Performer:
@@ -168,6 +222,12 @@ class SessionActor:
         return fold(places, state)
 
     def _refuse_second_run(self) -> None:
+        pause = pause_of(self.state)
+        if pause is not None:
+            raise SessionBusy(
+                f"session {self.state.session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
+                f"A delivery of `queue` or `interrupt` does not wait for it"
+            )
         if self.state.run is not None:
             raise SessionBusy(
                 f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"

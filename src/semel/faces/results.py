@@ -7,6 +7,7 @@ from semel.core.records import Failure
 from semel.core.state import CacheProof, Ended, Session, UnknownCall
 from semel.core.status import standing
 from semel.core.values import Stop, Usage
+from semel.core.waiting import PAUSES, Wait, pause_of, waits_of
 from semel.errors import RunNotCompleted
 
 OutputT = TypeVar("OutputT")
@@ -71,7 +72,27 @@ class Cancelled(_NotCompleted):
     """The run was cancelled."""
 
 
-Result = Completed[OutputT] | Interrupted | Failed | Cancelled
+@dataclass(frozen=True, kw_only=True)
+class Paused(_NotCompleted):
+    """The run is open and waits for somebody: a person's answer, the result of a held call. It goes on when that is there."""
+
+    waits: tuple[Wait, ...] = field(default=())
+
+    def _why(self) -> str:
+        calls = ", ".join(wait.call_key[:8] for wait in self.waits if wait.call_key is not None)
+        return f"it waits ({self.reason}{f': {calls}' if calls else ''}); see `semel inbox`"
+
+
+Result = Completed[OutputT] | Interrupted | Failed | Cancelled | Paused
+
+
+def pause_result(state: Session, run_id: str) -> Paused | None:
+    """The open run as it waits for somebody; None where it does not."""
+    run, pause = state.run, pause_of(state)
+    if run is None or run.run_id != run_id or pause is None:
+        return None
+    waits = tuple(wait for wait in waits_of(state) if wait.kind in PAUSES)
+    return Paused(session=state.session, run_id=run_id, reason=str(pause), usage=run.usage, waits=waits)
 
 
 def result_of(state: Session, ended: Ended, output: OutputT) -> Result[OutputT]:

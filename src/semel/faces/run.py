@@ -12,7 +12,7 @@ from semel.engine.feed import Committed, Subscription
 from semel.engine.session import SessionActor
 from semel.errors import RunNotCompleted
 from semel.faces.output import convert_output
-from semel.faces.results import Result, result_of
+from semel.faces.results import Result, pause_result, result_of
 from semel.faces.views import event_of, frame_event
 from semel.ports.log import SessionStore
 
@@ -92,6 +92,9 @@ class RunHandle(Generic[OutputT]):
         """Wait for the end of the run. Raises what kept this process from carrying it on; the run itself is safe in the log."""
         state = await self.rest()
         ended = state.ended.get(self.run_id)
+        paused = pause_result(state, self.run_id) if ended is None else None
+        if paused is not None:
+            return paused
         if ended is None:
             raise stopped(self.session, self.run_id)
         return result_of(state, ended, convert_output(ended.output, self._output))

@@ -8,6 +8,7 @@ from msgspec import json
 
 from semel.core.decide import known_delivery
 from semel.core.frame import Frame, incomplete, witnessed
+from semel.core.open_calls import OpenCall, answered_calls
 from semel.core.open_log import state_of
 from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
@@ -90,10 +91,20 @@ class Stranded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WaitingCall:
+    """A call that waits for somebody, and where."""
+
+    session: str
+    call: OpenCall
+    agent: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """All that waits for somebody, over all sessions. `unreadable` is what `semel verify` is for."""
 
     calls: tuple[InboxItem, ...]
+    waiting: tuple[WaitingCall, ...]
     stranded: tuple[Stranded, ...]
     unreadable: dict[str, SemelError]
 
@@ -117,6 +128,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
 def waiting_of(store: SessionStore) -> Waiting:
     """Look through all sessions once."""
     calls: list[InboxItem] = []
+    waiting: list[WaitingCall] = []
     stranded: list[Stranded] = []
     unreadable: dict[str, SemelError] = {}
     for session in store.sessions():
@@ -127,10 +139,11 @@ def waiting_of(store: SessionStore) -> Waiting:
             unreadable[session] = error
             continue
         calls += [InboxItem(session=session, call=call, standing="unknown", agent=agent) for call, agent in found.unknown]
-        if found.open_run is not None and owner is None:
+        waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
+        if found.open_run is not None and owner is None and found.state != "paused":
             since, agent = found.updated_at_ms, found.agent or ""
             stranded.append(Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since))
-    return Waiting(calls=tuple(calls), stranded=tuple(stranded), unreadable=unreadable)
+    return Waiting(calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), unreadable=unreadable)
 
 
 def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:
@@ -148,6 +161,44 @@ def find_call(store: SessionStore, prefix: str) -> InboxItem:
     if found:
         raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
     raise NoSuchCall(f"no call whose outcome is unknown has a key that starts with {prefix!r}; `semel inbox` lists them")
+
+
+def waiting_calls(store: SessionStore) -> Iterator[WaitingCall]:
+    """All calls of all sessions that somebody owes an answer or a result. A session that cannot be read is left out."""
+    for session in store.sessions():
+        try:
+            found = glance_of(store, session)
+        except SemelError:
+            continue
+        for call in found.open_calls:
+            yield WaitingCall(session=session, call=call, agent=found.agent or "")
+
+
+def find_waiting_call(store: SessionStore, prefix: str) -> WaitingCall:
+    """The one call that waits for somebody and whose key starts like this. Raises UnknownCall for none, or several.
+
+    A deferred call is found by its whole handle, too; one that was answered is found again, so that an answer can be repeated.
+    """
+    if not prefix:
+        raise NoSuchCall("name the call by its key or the start of it, as `semel inbox` shows it")
+    found = [one for one in waiting_calls(store) if one.call.call_key.startswith(prefix) or one.call.handle == prefix]
+    found = found or [one for one in _answered_calls(store) if one.call.call_key.startswith(prefix)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
+    raise NoSuchCall(f"no call that waits for an answer or a result has a key that starts with {prefix!r}; see `semel inbox`")
+
+
+def _answered_calls(store: SessionStore) -> Iterator[WaitingCall]:
+    for session in store.sessions():
+        try:
+            state = view_of(store, session).state
+        except SemelError:
+            continue
+        agent = state.run.agent.name if state.run is not None else ""
+        for call in answered_calls(state):
+            yield WaitingCall(session=session, call=call, agent=agent)
 
 
 def _all_calls(store: SessionStore) -> Iterator[InboxItem]:

@@ -14,6 +14,8 @@ from typing import Generic, Protocol, TypeVar
 from semel.core.values import JSON, Frozen, ToolSpec
 
 DepsT = TypeVar("DepsT")
+UNIX_SECONDS_END = 2**53 / 1000
+"""Where milliseconds stop being whole numbers in JSON."""
 
 
 class ProcessMark(Frozen, frozen=True, kw_only=True):
@@ -93,6 +95,32 @@ class File(Frozen, frozen=True, kw_only=False):
     name: str | None = None
 
 
+class Deferred(Frozen, frozen=True):
+    """Returned by a tool: the result comes later, under `handle`; the run goes on, and the model reads `text` for now.
+
+    A handle has 1 to 200 characters, and no other call of the session has it. `semel deliver` brings the result (MAP12).
+    """
+
+    handle: str
+    text: str = "The result comes later."
+
+
+class Held(Frozen, frozen=True):
+    """Returned by a tool: somebody else has the call and owes its result; the run waits and goes on by itself (R28-R33).
+
+    `until` is when it is given up, in seconds of Unix time (`time.time() + 3600`); None if never. `detail` is for people: only
+    its digest is recorded.
+    """
+
+    reason: str = "held"
+    until: float | None = None
+    detail: JSON = None
+
+    def __post_init__(self) -> None:
+        if not (self.until is None or (isinstance(self.until, int | float) and 0 <= self.until < UNIX_SECONDS_END)):
+            raise ValueError(f"until is a number of seconds of Unix time, not {self.until!r}")
+
+
 class ToolPort(Protocol):
     """One tool of an agent."""
 
@@ -100,8 +128,8 @@ class ToolPort(Protocol):
     def spec(self) -> ToolSpec:
         """What the model sees and recovery knows."""
 
-    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> JSON:
-        """Do it. `arguments` passed the tool's schema. The result is JSON, text, File, a list with Files, or Done."""
+    async def run(self, arguments: dict[str, JSON], call: Call[object]) -> "JSON | Done | Deferred | Held":
+        """Do it. `arguments` passed the tool's schema. The result is JSON, text, a File or several, Done, Deferred or Held."""
 
     async def reconcile(self, call: Call[object]) -> Reconciled:
         """Ask what became of `call.key`; only called when `spec.reconciles`."""

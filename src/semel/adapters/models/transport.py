@@ -19,6 +19,7 @@ from semel.adapters.models.keys import Credential, Outgoing
 from semel.core.values import printable
 from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
+from semel.ports.roster import ROSTER
 from semel.ports.world import Clock
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Transport:
         self._address = ""  # where the last request went, which has open connections
         self._where = endpoint.base_url.partition("://")[2].partition("/")[0]
         self._client: httpx2.AsyncClient | None = None
+        self._entry: int | None = None
         self.custody = Custody()  # of timers between exchanges; each exchange has its own
 
     @asynccontextmanager
@@ -79,8 +81,12 @@ class Transport:
     async def close(self) -> None:
         """Close all connections."""
         client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        try:
+            if client is not None:
+                await client.aclose()
+        finally:
+            if self._entry is not None:
+                ROSTER.strike_off(self._entry)
 
     async def _pump(self, exchange: HttpExchange, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Read the exchange's socket into its buffer. Reading a key may take time too, so it happens under the limits (X1)."""
@@ -134,6 +140,7 @@ class Transport:
     def _connect(self) -> "httpx2.AsyncClient":
         import httpx2
 
+        self._entry = ROSTER.enter("connection", self._where)
         return httpx2.AsyncClient(
             transport=self._connector,
             verify=self._endpoint.base_url.startswith("https:"),

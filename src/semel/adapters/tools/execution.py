@@ -15,6 +15,7 @@ from semel.adapters.tools.processes import KILL_SECONDS_MAX, end_processes, is_r
 from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe
 from semel.errors import CallNotSent, OutcomeUnknown
+from semel.ports.roster import ROSTER
 from semel.ports.tool import ProcessMark
 from semel.ports.world import Clock
 
@@ -59,6 +60,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
     process, readers = _start(command, captures)
     exited = asyncio.ensure_future(in_daemon_thread(partial(wait_for_exit, process), name=f"wait for {process.pid}"))
     mark = mark_process(process.pid, command.call_key)
+    entry = ROSTER.enter("process", f"{command.argv[0]} (pid {process.pid})")
     try:
         try:
             spawned(mark)
@@ -82,6 +84,8 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
             reader.close()
         if exited.done():
             process.poll()  # the zombie has kept the pid ours; now it can go
+        if not is_running(mark):
+            ROSTER.strike_off(entry)  # one that cannot be ended stays, and is named where a runtime is left
 
 
 def _start(command: Command, captures: tuple[Capture, Capture]) -> tuple["subprocess.Popen[bytes]", list[PipeReader]]:

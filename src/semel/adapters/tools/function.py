@@ -11,7 +11,7 @@ from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe, result_text
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
-from semel.ports.tool import Call, Done, File, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
 
 Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
 
@@ -40,10 +40,12 @@ class FunctionTool(ToolPort):
         """Call the function itself, past the schema and the log."""
         return self._function(*args, **kwargs)
 
-    async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
-        """Call the function. Returns text, or Done of text; raises what the function raised, SystemExit as RuntimeError."""
+    async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON | Done | Deferred | Held:
+        """Call the function. Returns text, Done of text, Deferred or Held; raises what it raised, SystemExit as RuntimeError."""
         bound = self._signature.bind(arguments, call)
         value = await _call(functools.partial(self._function, **bound), self._spec.name)
+        if isinstance(value, (Deferred, Held)):
+            return value
         return Done(value=_shown(value.value)) if isinstance(value, Done) else _shown(value)
 
     async def reconcile(self, call: Call[Any]) -> Reconciled:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from semel.errors import OutcomeUnknown
+from semel.ports.roster import ROSTER
 
 T = TypeVar("T")
 
@@ -25,11 +26,14 @@ async def in_daemon_thread(function: Callable[[], T], *, name: str) -> T:
         if not ended.done():
             ended.set_result((result, error))
 
+    entry = ROSTER.enter("thread", name)
+
     def work(context: contextvars.Context) -> None:
         try:
             result, error = context.run(function), None
         except BaseException as raised:  # noqa: BLE001 - carried over to the caller, whatever it is
             result, error = None, raised
+        ROSTER.strike_off(entry)
         try:
             loop.call_soon_threadsafe(report, result, error)
         except RuntimeError:

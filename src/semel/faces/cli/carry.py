@@ -4,7 +4,6 @@ import asyncio
 import functools
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout, suppress
@@ -26,11 +25,11 @@ from semel.faces.cli.progress import Watch
 from semel.faces.cli.remedies import with_state
 from semel.faces.report import Report, report_of
 from semel.faces.run import RunHandle
+from semel.faces.signals import Stop
 from semel.faces.views import view_of
 from semel.settings import read_settings
 
 DRAIN_SECONDS = 30.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ def finder(options: RunOptions, ground: Ground) -> Callable[[AgentRef, str], Age
 
 
 async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand]) -> Round:
-    stop = _Stop()
+    stop = Stop(told=_told, leaves=_leaves)
     stop.listen()
     find = finder(options, ground)
     runtime = Runtime(ground=ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
@@ -165,23 +164,10 @@ def write_status(path: Path, document: bytes) -> None:
         raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
 
 
-class _Stop:
-    """Ctrl-C and SIGTERM: the first asks to stop in good order, the second leaves at once, as a crash would."""
+def _told(_number: int) -> None:
+    talk(f"semel: stopping; calls under way get {DRAIN_SECONDS:.0f} s to come back. Once more leaves at once")
 
-    def __init__(self) -> None:
-        """Listens from `listen` on."""
-        self.asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.number: int | None = None
 
-    def listen(self) -> None:
-        for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
-
-    def _signalled(self, number: int) -> None:
-        if self.number is not None:
-            talk(with_state("semel: left at once. The log is safe; `semel resume` goes on"))
-            show_cursor()
-            os._exit(128 + number)
-        self.number = number
-        self.asked.set_result(None)
-        talk(f"semel: stopping; calls under way get {DRAIN_SECONDS:.0f} s to come back. Once more leaves at once")
+def _leaves(_number: int) -> None:
+    talk(with_state("semel: left at once. The log is safe; `semel resume` goes on"))
+    show_cursor()

@@ -1,82 +1,23 @@
-"""`inbox`, `resolve`: what waits for a person, and the verdict."""
+"""`resolve`: the verdict of a person about a call whose outcome is unknown."""
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from semel.core.records import Verdict
-from semel.core.values import JSON
 from semel.engine.resume import Ground
-from semel.errors import BadSettings, SemelError
+from semel.errors import BadSettings
 from semel.faces.api import Runtime
 from semel.faces.cli.carry import Errand, carry, ground_of
 from semel.faces.cli.endings import finish
-from semel.faces.cli.lines import moment
-from semel.faces.cli.options import RunOptions, json_option, run_options, state_option
-from semel.faces.cli.output import json_line, one_line, shown, table, talk
-from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
+from semel.faces.cli.options import RunOptions, run_options
+from semel.faces.cli.output import json_line, talk
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.reading import read_small
 from semel.faces.run import RunHandle
-from semel.faces.views import InboxItem, Stranded, Waiting, find_call, view_of, waiting_of
-
-_EXIT_UNREADABLE = 6
-
-
-@verb(
-    "semel inbox",
-    "semel inbox --json | jq -r .next",
-)
-@state_option
-@json_option
-def inbox(*, state: str | None, as_json: bool) -> int:
-    """List the calls whose outcome is unknown, and the runs whose process died.
-
-    A call in the inbox left the process, and nobody inside can tell whether it took effect. Look at the outside, then tell
-    semel with `resolve`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what waits
-    in it: it is listed too, and the exit code is 6.
-    """
-    waiting = waiting_of(ground_of(state).store)
-    following = _next_of(waiting.calls)
-    if as_json:
-        calls = [_call_json(item, following[item.call.call_key]) for item in waiting.calls]
-        lost = [_lost_json(session, error) for session, error in waiting.unreadable.items()]
-        for value in [*calls, *map(_run_json, waiting.stranded), *lost]:
-            json_line(value)
-    else:
-        _show_inbox(waiting, following)
-    return _EXIT_UNREADABLE if waiting.unreadable else 0
-
-
-def _next_of(calls: Iterable[InboxItem]) -> dict[str, str]:
-    """The next command for each call; the last one of a session goes on with it."""
-    keys: dict[str, list[str]] = {}
-    for item in calls:
-        keys.setdefault(item.session, []).append(item.call.call_key)
-    return {key: one for of in keys.values() for key, one in zip(of, resolve_commands(of), strict=True)}
-
-
-def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
-    if not waiting.calls and not waiting.stranded and not waiting.unreadable:
-        talk("the inbox is empty")
-    rows = [
-        (item.call.call_key[:8], item.call.tool, item.call.arguments, item.session, moment(item.call.since_ms))
-        for item in waiting.calls
-    ]
-    if rows:
-        table(("call", "tool", "arguments", "session", "since"), rows)
-        talk(f"find out what happened, then, {VERDICTS}:")
-        for one in following.values():
-            talk(f"  {one}")
-    for run in waiting.stranded:
-        shown(f"run {run.run_id[:8]} of session {run.session} is open since {moment(run.since_ms)}, and nobody carries it")
-    if waiting.stranded:
-        talk(f"{command('resume')} goes on with what nobody carries")
-    for session, error in waiting.unreadable.items():
-        shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {error}"))
+from semel.faces.views import InboxItem, find_call, view_of
 
 
 @verb(
@@ -147,48 +88,3 @@ def _text_of(path: Path) -> str:
         return read_small(path).decode("utf-8", "replace")
     except OSError as error:
         raise BadSettings(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _call_json(item: InboxItem, following: str) -> dict[str, JSON]:
-    call = item.call
-    return {
-        "kind": "call",
-        "call_key": call.call_key,
-        "tool": call.tool,
-        "arguments": _arguments(call.arguments),
-        "session": item.session,
-        "run_id": call.run_id,
-        "step_id": call.step_id,
-        "ordinal": call.ordinal,
-        "agent": item.agent,
-        "since_ms": call.since_ms,
-        "next": following,
-    }
-
-
-def _run_json(run: Stranded) -> dict[str, JSON]:
-    return {
-        "kind": "run",
-        "session": run.session,
-        "run_id": run.run_id,
-        "agent": run.agent,
-        "since_ms": run.since_ms,
-        "next": plain_command("resume", run.session),
-    }
-
-
-def _lost_json(session: str, error: SemelError) -> dict[str, JSON]:
-    return {
-        "kind": "session",
-        "session": session,
-        "error": {"code": error.code, "message": str(error)},
-        "next": plain_command("verify", session),
-    }
-
-
-def _arguments(text: str) -> JSON:
-    """What the tool received; a text that is no JSON stays a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

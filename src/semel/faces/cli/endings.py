@@ -23,6 +23,12 @@ _REMEDIES = {
     "request_too_large": "The conversation is too large for this provider: start a new session. ",
     "opaque_state_rejected": "Take another model, or start a new session. ",
 }
+WAITING = {
+    "approval": "a call waits for an approval",
+    "tool_held": "a held call waits for its result",
+    "auth_required": "its model refused the key",
+    "restart": "it waits for a restart",
+}
 
 
 def finish(done: Round, options: RunOptions) -> int:
@@ -89,6 +95,8 @@ def ending_line(status: Status) -> str:
         case "failed":
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
             return with_state(f"{what} failed: {why.rstrip('.')}. {_remedy(status)}")
+        case "paused":
+            return f"{what} is paused: {WAITING.get(str(status.reason), str(status.reason))}; {command('inbox')} says what to do"
         case _:
             return f"{what} is {status.state}"
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "repair": ("semel.faces.cli.keep:repair", "Cut a damaged log where its damage starts."),
     "backup": ("semel.faces.cli.keep:backup", "Copy every session into a new directory."),
     "restore": ("semel.faces.cli.keep:restore", "Put a backup in place of a state directory."),
-    "inbox": ("semel.faces.cli.decide:inbox", "List what waits for a person."),
+    "inbox": ("semel.faces.cli.inbox:inbox", "List what waits for a person."),
     "resolve": ("semel.faces.cli.decide:resolve", "Say what became of a call whose outcome is unknown."),
     "models": ("semel.faces.cli.models:models", "List the providers of models."),
     "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 VERDICTS = "where VERDICT is --happened, --did-not-happen or --abandon"
-_WITH_STATE = "run|send|resume|ls|show|tail|explain|preview|verify|inbox|resolve"
+_WITH_STATE = (
+    "run|send|resume|ls|show|tail|explain|preview|verify|inbox|resolve|steer|follow-up|retract|cancel|stop|approve|deny|deliver"
+)
 _NAMED = re.compile(rf"`semel (?:{_WITH_STATE})\b[^`]*(?=`)")
 _state: ContextVar[str | None] = ContextVar("state", default=None)
 

@@ -1,0 +1,39 @@
+"""What is due by now in a run that waits: approvals whose time is over, held calls that are given up (design 7). Pure."""
+
+from semel.core.approve import expire_approvals
+from semel.core.effects import Decision, DeliverResult, UnderWay
+from semel.core.late import deliver_result
+from semel.core.policy import Policy, allow_all
+from semel.core.state import Session
+from semel.core.waiting import WaitKind, pause_of, waits_of
+
+GIVEN_UP = "The result did not come in time; nobody waits for it any more. Whether the action took effect is not known."
+
+
+def due_at(state: Session) -> int | None:
+    """When the open run goes on by itself, in Unix milliseconds; None where it does not."""
+    return min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None)
+
+
+def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
+    """What time has decided: silence about an approval means no, and a held call gets the result that none came (R39).
+
+    One thing at a time, so that each is decided upon what the one before has made of the run; empty when nothing is due.
+    """
+    expired = expire_approvals(state, now_ms, under_way, policy)
+    if expired.records:
+        return expired
+    for wait in waits_of(state):
+        over = wait.kind is WaitKind.TOOL_HELD and wait.until_ms is not None and now_ms >= wait.until_ms
+        if over and wait.call_key is not None and wait.call_key not in state.late:
+            command = DeliverResult(call_key=wait.call_key, text=GIVEN_UP, is_error=True, kind="expired")
+            return deliver_result(state, command, under_way)
+    return Decision(doubt=UnderWay.doubt_of(under_way))
+
+
+def is_idle(state: Session) -> bool:
+    """Whether the open run has nothing to do until somebody acts: it is paused, and what it waits for is not there."""
+    run = state.run
+    if run is None or run.aborting or pause_of(state) is None:
+        return False
+    return all(wait.call_key is None or wait.call_key not in state.late for wait in waits_of(state))

@@ -1,0 +1,189 @@
+"""The sessions that this process holds: who opens one, who begins something in it, and who gives it back behind its runs.
+
+A session is held while a run of it is carried. Behind a run the next message of its queue starts another; a run that waits for
+somebody is given back, so that any process may answer for it, and is woken here when it is due.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from semel.core.due import due_at
+from semel.core.state import Session
+from semel.engine.alarm import Alarm
+from semel.engine.diary import Diary
+from semel.engine.feed import Subscription
+from semel.engine.resume import Ground
+from semel.engine.session import SessionActor, open_actor
+from semel.errors import CorruptLog, RuntimeLeft, StoreError
+
+Begin = Callable[[SessionActor], Awaitable[str | None]]
+"""Does something in a session; returns the id of the run that it concerns, if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entered:
+    """What was done in a session. `rest` is the state at the rest of the run; `subscription` began at seq `before`."""
+
+    actor: SessionActor
+    run_id: str | None
+    rest: "asyncio.Future[Session]"
+    subscription: Subscription
+    before: int
+
+
+class Sessions:
+    """All sessions that are held, by name."""
+
+    def __init__(self, ground: Ground, *, next_run: Callable[[SessionActor], Awaitable[bool]], wake: Begin) -> None:
+        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due."""
+        self.diary = Diary()
+        self.actors: dict[str, SessionActor] = {}
+        self.left = False
+        self._ground = ground
+        self._next_run = next_run
+        self._wake = wake
+        self._minders: dict[str, asyncio.Task[None]] = {}
+        self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
+        self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self.alarm = Alarm(ground.clock, self._wake_up)
+
+    async def enter(self, session: str, begin: Begin) -> Entered:
+        """Open the session if it is not held, do what is asked, and give it back where nothing is under way.
+
+        Raises what opening raises (SessionBusy, LogDamaged, NewerWriter, CorruptLog), what `begin` raises, and RuntimeLeft.
+        """
+        async with self._door(session):
+            if self.left:
+                raise RuntimeLeft("the runtime was left; send within its `async with` block")
+            actor = await self._opened(session)
+            if self.left:
+                await self._mind_or_close(session, actor)
+                raise RuntimeLeft("the runtime was left while the session was opened; nothing was done")
+            subscription, before = actor.feed.subscribe(), actor.state.head
+            try:
+                run_id = await begin(actor)
+                self.diary.recovered(session)  # it is open, and what it began is durable
+            except StoreError as error:
+                self.write_down(session, "begin", error)
+                raise
+            finally:
+                await self._mind_or_close(session, actor)
+            rest = self._rest_of(session, actor, run_id)
+        return Entered(actor=actor, run_id=run_id, rest=rest, subscription=subscription, before=before)
+
+    async def leave(self, drain_seconds: float) -> None:
+        """Begin nothing new, bring every run to its rest, and give all sessions back."""
+        self.left = True
+        await self.alarm.close()
+        await self._stop_all(drain_seconds)
+        for door in list(self._doors.values()):
+            async with door:  # whoever is within has begun before we left; what it began is stopped below
+                pass
+        await self._stop_all(drain_seconds)
+        if self._minders:
+            await asyncio.wait(set(self._minders.values()))
+
+    def write_down(self, session: str, stage: str, error: BaseException) -> None:
+        """Write a failure into the diary."""
+        self.diary.write_down(session, stage, self._ground.clock.now_ms(), error)
+
+    async def _stop_all(self, drain_seconds: float) -> None:
+        await asyncio.gather(*(actor.stop(drain_seconds) for actor in list(self.actors.values())))
+
+    async def _opened(self, session: str) -> SessionActor:
+        actor = self.actors.get(session)
+        if actor is None:
+            try:
+                actor = self.actors[session] = await open_actor(self._ground, session)
+            except (StoreError, CorruptLog) as error:
+                self.write_down(session, "recover", error)
+                raise
+        return actor
+
+    def _door(self, session: str) -> asyncio.Lock:
+        """One at a time may open a session or begin something in it. A door that nobody stands at is forgotten."""
+        door = self._doors.get(session)
+        if door is None:
+            door = self._doors[session] = asyncio.Lock()
+        return door
+
+    def _rest_of(self, session: str, actor: SessionActor, run_id: str | None) -> "asyncio.Future[Session]":
+        """The state at the end of a run, or where it is left; it is there already for a run that nobody carries."""
+        waiting = self._rests.get(session)
+        if waiting is None or run_id is None or run_id in actor.state.ended:
+            rest: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+            rest.set_result(actor.state)
+            return rest
+        return waiting.setdefault(run_id, asyncio.get_running_loop().create_future())
+
+    async def _mind_or_close(self, session: str, actor: SessionActor) -> None:
+        """See to it that someone gives the session back behind its runs; one with nothing to carry is given back now."""
+        if session in self._minders:
+            return
+        if not actor.running and not actor.failed_unheard and not await self._goes_on(session, actor):
+            await self._close(session, actor)
+            return
+        self._rests[session] = {}
+        self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
+
+    async def _goes_on(self, session: str, actor: SessionActor) -> bool:
+        """Start the next run that is due; one that cannot start now waits on, and the diary says why."""
+        if self.left:
+            return False
+        try:
+            return await self._next_run(actor)
+        except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
+            self.write_down(session, "begin", error)
+            return False
+
+    async def _mind(self, session: str, actor: SessionActor) -> None:
+        failure: BaseException | None = None
+        while True:
+            try:
+                await actor.carried().to_rest()
+            except Exception as error:  # noqa: BLE001  whoever waits for the run is told
+                self.write_down(session, "carry", error)
+                failure = error
+            async with self._door(session):
+                if actor.running or (failure is None and await self._goes_on(session, actor)):
+                    self._tell(session, actor.state, only_ended=True)
+                    continue
+                try:
+                    await self._close(session, actor)
+                except Exception as error:  # noqa: BLE001  as above
+                    failure = failure or error
+                del self._minders[session]
+                self._tell(session, actor.state, failure)
+                del self._rests[session]
+                return
+
+    def _tell(self, session: str, state: Session, failure: BaseException | None = None, *, only_ended: bool = False) -> None:
+        """Tell those who wait for a run: its end, or that it comes to none here."""
+        for run_id, rest in list(self._rests[session].items()):
+            if only_ended and run_id not in state.ended:
+                continue
+            del self._rests[session][run_id]
+            if failure is None:
+                rest.set_result(state)
+            else:
+                rest.set_exception(failure)
+                rest.exception()  # where nobody waits any more, nobody is missing it
+
+    async def _close(self, session: str, actor: SessionActor) -> None:
+        if self.actors.get(session) is actor:
+            del self.actors[session]
+        if not self.left:
+            self.alarm.set(session, due_at(actor.state) if actor.state.run is not None else None)
+        try:
+            await actor.close()
+        except Exception as error:
+            self.write_down(session, "close", error)
+            raise
+
+    async def _wake_up(self, session: str) -> None:
+        try:
+            await self.enter(session, self._wake)
+        except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being woken
+            self.write_down(session, "recover", error)

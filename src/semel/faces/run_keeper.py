@@ -1,0 +1,185 @@
+"""What a runtime does in its sessions: enter one, carry a run on, start what waits in the queue, do what is due."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from semel.core.decide import due_message
+from semel.core.due import due_at, is_idle, overdue
+from semel.core.state import Run
+from semel.core.values import UserMessage
+from semel.engine.inbox import Choose
+from semel.engine.kit import Kit, closing_kit
+from semel.engine.resume import Ground
+from semel.engine.session import SessionActor
+from semel.engine.sessions import Begin, Sessions
+from semel.errors import BadAgent, OutcomePending, SemelError
+from semel.faces.crew import Crew
+from semel.faces.run import RunHandle, stopped
+from semel.faces.views import view_of
+
+OutputT = TypeVar("OutputT")
+
+
+class RunKeeper:
+    """The sessions and the agents of a runtime, brought together."""
+
+    def __init__(self, ground: Ground, crew: Crew, *, carries: bool = True) -> None:
+        """`carries` is False for a process that only records what is asked, and leaves runs to others."""
+        self.ground = ground
+        self.crew = crew
+        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on)
+        self._carries = carries
+        self.unrecovered: dict[str, Exception] = {}
+
+    async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
+        """Do something in a session; the handle of the run that it concerns, if there is one. Raises as `Sessions.enter` does."""
+        entered = await self.sessions.enter(session, begin)
+        if entered.run_id is None:
+            return None
+        return RunHandle(
+            entered.run_id,
+            store=self.ground.store,
+            actor=entered.actor,
+            rest=entered.rest,
+            subscription=entered.subscription,
+            output=output or self.crew.output_of(entered.actor.state, entered.run_id),
+            before=entered.before,
+        )
+
+    def check_open_run(self, session: str) -> bool:
+        """Whether a session has a run that a dead process left open, and that can go on here; by reading alone.
+
+        Raises BadAgent for an agent that is not found or has other tools, BundleRefused, LogDamaged, NewerWriter.
+        """
+        store = self.ground.store
+        run = view_of(store, session).state.run if session not in self.sessions.actors and store.exists(session) else None
+        if run is not None:
+            self.crew.check(run, session)
+        return run is not None
+
+    async def resume_all(self) -> None:
+        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `unrecovered`, by session."""
+        for session in self.ground.store.sessions():
+            await asyncio.sleep(0)
+            try:
+                await self._recover(session)
+            except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
+                self.unrecovered[session] = error
+                self.sessions.write_down(session, "recover", error)
+
+    async def _recover(self, session: str) -> None:
+        view = view_of(self.ground.store, session)
+        state, due = view.state, due_message(view.state)
+        ref = state.run.agent if state.run is not None else due.request.agent if due is not None else None
+        if ref is None or ref.name not in self.crew.names or view.owner is not None:
+            return
+        if state.run is None:
+            await self.sessions.enter(session, self._look)  # behind it the queue starts its next run
+        elif is_idle(state):
+            self.sessions.alarm.set(session, due_at(state))
+        else:
+            self.check_open_run(session)
+            await self.sessions.enter(session, self.carry_on)
+
+    async def _look(self, actor: SessionActor) -> None:
+        actor.publish_if_stale()
+
+    async def behind_open_run(
+        self,
+        session: str,
+        begin: Begin,
+        output: type[OutputT] | None = None,
+        key: str | None = None,
+    ) -> RunHandle[OutputT] | None:
+        """Do what is asked, behind a run that a dead process left open: that is carried to its rest first, outside the door.
+
+        A key that was used before does not wait behind it: it is answered with its own run.
+        """
+        while True:
+            stranded = False
+
+            async def either(actor: SessionActor) -> str | None:
+                nonlocal stranded
+                run = actor.state.run
+                used = key is not None and key in actor.state.keys
+                stranded = run is not None and not actor.running and not used and not is_idle(actor.state)
+                return await (self.carry_on(actor) if stranded else begin(actor))
+
+            handle = await self.enter(session, either, output)
+            if not stranded or handle is None:
+                return handle
+            ended = (await handle.rest()).ended.get(handle.run_id)
+            if ended is None:
+                raise stopped(session, handle.run_id)
+            if ended.unknown:
+                raise OutcomePending(
+                    f"session {session!r}: the run before was cut short and the outcome of {len(ended.unknown)} of its calls is "
+                    f"unknown. Your request was not accepted. See `semel inbox`, then ask again"
+                )
+
+    async def carry_on(self, actor: SessionActor) -> str | None:
+        """Carry the open run on, unless it only waits; its id, None where no run is open. Raises BadAgent, BundleRefused."""
+        await self._record_overdue(actor)
+        run = actor.state.run
+        if run is None:
+            actor.publish_if_stale()
+            return None
+        if not actor.running and not is_idle(actor.state):
+            await actor.resume(self.crew.kit_of(run, actor.state.session))
+        return run.run_id
+
+    async def tell(self, session: str, ask: Callable[[SessionActor], Choose]) -> RunHandle[Any] | None:
+        """Ask something of a session that exists; a run that nobody carried and that can go on now does, if its agent is here."""
+        view_of(self.ground.store, session)
+
+        async def begin(actor: SessionActor) -> str | None:
+            run = actor.state.run
+            await self.ask(actor, ask(actor))
+            return None if run is None else run.run_id
+
+        return await self.enter(session, begin)
+
+    async def ask(self, actor: SessionActor, choose: Choose) -> None:
+        """Ask something of a session that is held; then a run that nobody carried and that can go on does."""
+        if not await actor.ask(choose) and self._carries and actor.state.run is not None and not is_idle(actor.state):
+            try:
+                await self.carry_on(actor)
+            except BadAgent as error:  # what was asked is durable; whoever has the agent goes on
+                self.sessions.write_down(actor.state.session, "begin", error)
+
+    def kit_to_close(self, run: Run, session: str) -> Kit:
+        """What a cancelled run is closed with: its agent's kit, where that can still carry it."""
+        try:
+            self.crew.check(run, session)
+            return self.crew.kit_of(run, session)
+        except SemelError:
+            return closing_kit()
+
+    async def _start_next(self, actor: SessionActor) -> bool:
+        return self._carries and await self.start_next(actor)
+
+    async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
+        """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).
+
+        Raises BadAgent where its agent is not at hand, BadSettings, UnknownModel.
+        """
+        due = due_message(actor.state, go_on=go_on)
+        if due is None:
+            return False
+        message = due.request.input[0].content
+        said = message if isinstance(message, UserMessage) else UserMessage(text="")
+        agent = self.crew.agent_of(due.request.agent, actor.state.session)
+        command, kit = self.crew.new_run(
+            agent, said.text, due.key, due.request.context, due.delivery or "queue", parts=said.parts
+        )
+        await actor.send(command, kit)
+        return True
+
+    async def _record_overdue(self, actor: SessionActor) -> None:
+        """What time has decided of a run that waited, one thing after the other."""
+        while actor.state.run is not None and not actor.running:
+            now_ms, head = self.ground.clock.now_ms(), actor.state.head
+            await actor.ask(lambda state, under_way: overdue(state, now_ms, under_way))  # noqa: B023  awaited within its round
+            if actor.state.head == head:
+                return

@@ -1,0 +1,46 @@
+"""What this process has under way outside of tasks: threads, children, connections. Whoever starts one enters it here.
+
+ROSTER-1  A thing is entered before it can do anything, and struck off when it has ended; a thing that cannot be ended stays.
+ROSTER-2  What is entered is counted only: nothing here ends anything, and nothing waits.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Kind = Literal["thread", "process", "connection", "timer"]
+
+
+class Roster:
+    """The names of what is under way, by kind."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[Kind, str]] = {}
+        self._next = 0
+
+    def enter(self, kind: Kind, name: str) -> int:
+        """Enter a thing; what comes back strikes it off."""
+        self._next += 1
+        self._held[self._next] = (kind, name)
+        return self._next
+
+    def strike_off(self, entry: int) -> None:
+        """It has ended; a second time changes nothing. Safe from any thread."""
+        self._held.pop(entry, None)
+
+    @contextmanager
+    def holding(self, kind: Kind, name: str) -> Iterator[None]:
+        """Enter a thing for as long as the block lasts."""
+        entry = self.enter(kind, name)
+        try:
+            yield
+        finally:
+            self.strike_off(entry)
+
+    def names(self, kind: Kind) -> tuple[str, ...]:
+        """What of this kind is under way, in the order in which it began."""
+        return tuple(name for found, name in list(self._held.values()) if found == kind)
+
+
+ROSTER = Roster()
+"""That of this process."""
