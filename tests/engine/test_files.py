@@ -212,3 +212,28 @@ async def test_a_file_that_cannot_be_sent_is_refused_and_nothing_is_written(file
 )
 def test_b18_the_bytes_outrank_what_is_claimed(content: bytes, claimed: str | None, name: str | None, kind: str) -> None:
     assert kind_of(content, claimed, name) == kind
+
+
+@pytest.mark.parametrize("delivery", ["queue", "steer", "follow_up", "interrupt"])
+async def test_a_file_goes_along_with_a_message_to_a_session_at_work(delivery: Any) -> None:
+    """M7, M8: durable before its message, whatever way that takes; the request that takes the message up shows it."""
+    hold = {"kind": "hold", "times": 1}
+    script = {"answers": [{"text": "One.", "fault": hold}, {"text": "Two."}, {"text": "Three."}]}
+    ground = memory_ground()
+    async with ModelServer(script) as server:
+        agent = agent_at(server, "openai_chat")
+        async with Runtime(agents=[agent], ground=ground) as runtime:
+            session = runtime.session("s", agent=agent)
+            first = await session.send("go")
+            await server.reached.wait()
+            second = await session.send("look at this", key="k", delivery=delivery, files=[File(PNG)])
+            server.release.set()
+            await first.result()
+            await second.result()
+            assert (await session.send("look at this", key="k", delivery=delivery, files=[File(PNG)])).run_id == second.run_id
+            with pytest.raises(KeyReuse, match="another input"):
+                await session.send("look at this", key="k", delivery=delivery)
+        bodies = [received.body.decode() for received in server.requests]
+    assert [in_base64(PNG) in body for body in bodies] == [False, True]
+    gated = [frame for frame in ground.store.read("s").frames if "media-content/v1" in frame.requires]
+    assert gated
