@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel.adapters.tools.function import tool
+    from semel.core.rules import Rule
+    from semel.core.turn_view import TurnView
     from semel.core.values import Usage
     from semel.errors import CallNotSent, OutcomeUnknown, SemelError, ToolFailed
     from semel.faces.agent import Agent, Limits
     from semel.faces.api import Runtime
     from semel.faces.results import Cancelled, Completed, Failed, Interrupted, Paused
     from semel.faces.sync import run_sync
+    from semel.ports.hook import PostAssistant, PostTool, PreTool, PreUser, Refuse
     from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, StillUnknown
 
 _HOMES = {
@@ -32,10 +35,17 @@ _HOMES = {
     "Never": "semel.ports.tool",
     "OutcomeUnknown": "semel.errors",
     "Paused": "semel.faces.results",
+    "PostAssistant": "semel.ports.hook",
+    "PostTool": "semel.ports.hook",
+    "PreTool": "semel.ports.hook",
+    "PreUser": "semel.ports.hook",
+    "Refuse": "semel.ports.hook",
+    "Rule": "semel.core.rules",
     "Runtime": "semel.faces.api",
     "SemelError": "semel.errors",
     "StillUnknown": "semel.ports.tool",
     "ToolFailed": "semel.errors",
+    "TurnView": "semel.core.turn_view",
     "Usage": "semel.core.values",
     "run_sync": "semel.faces.sync",
     "tool": "semel.adapters.tools.function",
@@ -58,10 +68,17 @@ __all__ = [
     "Never",
     "OutcomeUnknown",
     "Paused",
+    "PostAssistant",
+    "PostTool",
+    "PreTool",
+    "PreUser",
+    "Refuse",
+    "Rule",
     "Runtime",
     "SemelError",
     "StillUnknown",
     "ToolFailed",
+    "TurnView",
     "Usage",
     "run_sync",
     "tool",

@@ -6,6 +6,7 @@
     │   ├── KeyReuse           same key, different payload
     │   ├── SendRetracted      the message of that key was taken back
     │   ├── BlankMessage       a message without text
+    │   ├── HookRefused        a hook of the agent did not let the message through
     │   ├── BadHistory         a conversation that no provider would take
     │   ├── UnknownMessage     no message of that key waits in the queue
     │   ├── ApprovalClosed     the approval was answered otherwise
@@ -112,6 +113,12 @@ class BlankMessage(UsageError):
     """A message without text: no provider takes one."""
 
     code = "blank_message"
+
+
+class HookRefused(UsageError):
+    """A pre-user hook of the agent did not let the message through, or failed; nothing was accepted (A14)."""
+
+    code = "hook_refused"
 
 
 class BadHistory(UsageError):

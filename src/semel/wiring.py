@@ -1,6 +1,7 @@
 """Settings to ports: the only module that names adapters. Imports them when they are needed, so that start-up stays light."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from semel.core.features import KNOWN
 from semel.core.values import Bundle
 from semel.engine.resume import Ground
+from semel.errors import BadSettings
+from semel.ports.hook import NamedHook
 from semel.ports.model import ModelPort
+from semel.ports.parked import ParkedHook
 from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
-from semel.settings import Settings
+from semel.settings import PARKED_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from semel.adapters.file.backup import CopyList
@@ -22,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def ground_of(settings: Settings) -> Ground:
-    """The embedded default: one directory, system clock, random ids."""
+    """The embedded default: one directory, system clock, random ids. Raises BadSettings."""
     from semel.adapters.system import SystemClock, SystemIds
 
-    return Ground(store=store_of(settings), clock=SystemClock(), ids=SystemIds())
+    return Ground(store=store_of(settings), clock=SystemClock(), ids=SystemIds(), parked=parked_hook(settings))
 
 
 def store_of(settings: Settings) -> "FileStore":
@@ -34,6 +38,36 @@ def store_of(settings: Settings) -> "FileStore":
     from semel.adapters.system import SystemClock
 
     return FileStore(settings.state, SystemClock(), known=KNOWN, inline_sync=settings.inline_sync)
+
+
+def parked_hook(settings: Settings) -> ParkedHook | None:
+    """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none."""
+    if settings.on_parked is None:
+        return None
+    from semel.adapters.parked.once import Once
+    from semel.adapters.system import SystemClock
+
+    hook: ParkedHook
+    if settings.on_parked.startswith(("http://", "https://")):
+        from semel.adapters.parked.webhook import WebHook
+
+        hook = WebHook(settings.on_parked, SystemClock())
+    else:
+        from semel.adapters.parked.command import CommandHook
+        from semel.adapters.tools.command import child_environment
+
+        hook = CommandHook(_argv_of(settings.on_parked), child_environment(os.environ, ()), SystemClock())
+    return Once(hook, settings.state / "told")
+
+
+def _argv_of(command: str) -> Sequence[str]:
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise BadSettings(f"{PARKED_VARIABLE} is no command: {error}") from None
+    if not argv:
+        raise BadSettings(f"{PARKED_VARIABLE} is empty; unset it, or name a command or a URL")
+    return argv
 
 
 def model_named(spec: str, options: Mapping[str, object], clock: Clock) -> ModelPort:
@@ -76,6 +110,13 @@ def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:
     from semel.adapters.tools.function import tool
 
     return tool(given) if not hasattr(given, "spec") else given  # type: ignore[return-value]  # what has a spec is a port
+
+
+def as_hook(function: Callable[[Any], object], phase: str) -> NamedHook:
+    """A function as a hook of that phase. Raises BadAgent."""
+    from semel.adapters.tools.hooks import as_hook as build
+
+    return build(function, phase)
 
 
 def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPort:

@@ -55,6 +55,7 @@ from semel.core.effects import (
     UnderWay,
 )
 from semel.core.fold import fold
+from semel.core.hook_notes import HookNote
 from semel.core.limits import Limits
 from semel.core.outcomes import Settlement, lost
 from semel.core.outcomes import settle as settlement
@@ -182,11 +183,15 @@ class Driver:
 
     # what comes back
 
-    def answer(self, blocks: Sequence[Block], stop: Stop = Stop.END_TURN) -> None:
-        """The model answers."""
+    def answer(self, blocks: Sequence[Block], stop: Stop = Stop.END_TURN, hooks: tuple[HookNote, ...] = ()) -> None:
+        """The model answers; `hooks` are what the agent's hooks said of it."""
         effect = self._asked()
         answered = Answered(
-            attempt=self._attempt(effect, "completed"), blocks=tuple(blocks), stop=stop, usage=Usage(input=10, output=1)
+            attempt=self._attempt(effect, "completed"),
+            blocks=tuple(blocks),
+            stop=stop,
+            usage=Usage(input=10, output=1),
+            hooks=hooks,
         )
         self._decide(answered)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from semel.core.hook_notes import HookNote
 from semel.core.outcomes import Outcome, Settlement
 from semel.core.values import Block, Effect, Stop, Text, ToolCall
 from tests.core.cast import TOOLS, asks_for
@@ -145,7 +146,7 @@ class Player:
         names = BATCHES[argument % len(BATCHES)]
         blocks: list[Block] = say(f"text {argument}") if argument % 4 == 0 else [Text(text="so"), *_calls(names, argument)]
         stop = {22: Stop.MAX_TOKENS, 23: Stop.REFUSAL}.get(argument % 24, Stop.END_TURN)
-        self.driver.answer(blocks, stop)
+        self.driver.answer(blocks, stop, _notes(len(names), argument) if argument % 4 else ())
 
     def fail(self, argument: int) -> None:
         self.driver.fail(retryable=argument % 4 != 0, retry_after_ms=5000 if argument % 2 else None)
@@ -193,6 +194,17 @@ class Player:
 
     def tear(self, argument: int) -> None:
         self.driver.tear = argument % 8
+
+
+def _notes(calls: int, argument: int) -> tuple[HookNote, ...]:
+    """What pre-tool hooks say of some of the calls: other arguments, a no, or that they failed."""
+    notes: list[HookNote] = []
+    for at in range(calls):
+        what = {0: "changed", 4: "denied", 7: "failed"}.get((argument + at) % 11)
+        if what is not None:
+            changed = '{"n":99}' if what == "changed" else None
+            notes.append(HookNote(phase="pre_tool", hook="guard", verdict=what, ordinal=at, changed=changed))
+    return tuple(notes)
 
 
 def _calls(names: Sequence[str], argument: int) -> list[ToolCall]:

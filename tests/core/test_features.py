@@ -35,7 +35,7 @@ def test_a_gate_that_is_left_out_would_be_seen() -> None:
         assert changed, feature
 
 
-def test_a_batch_of_several_dispatchable_calls_foresees_early_returns() -> None:
+def test_a_batch_foresees_that_a_call_ends_the_run_and_one_of_several_that_a_call_comes_back_first() -> None:
     def batch(*refused: bool) -> ToolBatchStarted:
         calls = tuple(
             PlannedCall(
@@ -50,5 +50,6 @@ def test_a_batch_of_several_dispatchable_calls_foresees_early_returns() -> None:
         )
         return ToolBatchStarted(run_id="r", batch_id="b", step_id=1, planned_calls=calls)
 
-    assert foreseen(batch(False, False)) == ("early-return/v1",)
-    assert foreseen(batch(False, True)) == ()
+    assert foreseen(batch(False, False)) == ("early-return/v1", "terminate/v1")
+    assert foreseen(batch(False, True)) == ("terminate/v1",)
+    assert foreseen(batch(True, True)) == ()

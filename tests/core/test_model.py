@@ -78,6 +78,7 @@ def assert_sound(driver: Driver) -> None:
     assert driver.dispatched == sent, "replay dispatches nothing that is settled"
 
 
+@pytest.mark.timeout(300)  # on a busy machine; the count is the point
 @settings(
     max_examples=2000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -37,7 +37,7 @@ COUNTS = {name: sum(len(write.records) for write in played(name).writes) + 1 for
 
 
 def test_there_are_as_many_scripts_and_prefixes_as_ever() -> None:
-    assert len(SCRIPTS) == 30
+    assert len(SCRIPTS) == 33
     assert sum(COUNTS.values()) >= 560
     print(f"{len(SCRIPTS)} scripts, {sum(COUNTS.values())} prefixes")
 

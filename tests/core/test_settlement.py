@@ -24,13 +24,15 @@ from semel.core.outcomes import (
     settle,
 )
 from semel.core.pairing import RESULT_BYTES_MOST, Rule, fault_of
-from semel.core.policy import Allow, Deny, Policy, Ruling
+from semel.core.policy import Policy, Undecidable
 from semel.core.records import ApprovalRecorded, ToolNoDispatch, ToolResult
 from semel.core.recover import recover
+from semel.core.rules import Rule as CallRule
+from semel.core.rules import Rulebook
 from semel.core.standing import CallClass, classify
 from semel.core.state import Session
 from semel.core.uncertainty import LostReason
-from semel.core.values import JSON, AssistantMessage, Effect, ToolCall, ToolMessage, ToolSpec, UserMessage
+from semel.core.values import AssistantMessage, Effect, ToolCall, ToolMessage, ToolSpec, UserMessage
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
 from tests.core.cast import driver
 from tests.core.driver import Died, Driver
@@ -41,8 +43,7 @@ from tests.core.writes import folded
 TOOLS = tuple(tool(name, reconciles=True) for name in ("deny", "ok", "fail", "lost"))
 
 
-def deny_one(spec: ToolSpec, _arguments: dict[str, JSON]) -> Ruling:
-    return Deny(why="never on a Friday") if spec.name == "deny" else Allow()
+deny_one = Rulebook(agent=[CallRule("deny", "deny", why="never on a Friday"), CallRule("allow")])
 
 
 def first_life(kinds: Sequence[str], recover_with: Callable[..., Decision] = recover, policy: Policy = deny_one) -> Driver:
@@ -263,8 +264,6 @@ def test_a_denied_call_beside_a_lost_one_that_nobody_can_ask_about_still_stops_t
 
 
 def test_a_policy_that_cannot_decide_ends_the_run_and_sends_nothing() -> None:
-    from semel.core.policy import Undecidable
-
     d = Driver(tools=TOOLS, policy=lambda _spec, _arguments: Undecidable(why="the rules name a tool that is gone"))
     d.send()
     d.answer(call("ok"))

@@ -90,7 +90,10 @@ def test_the_file_that_init_writes_loads(tmp_path: Path) -> None:
 HEAD = 'name = "a"\nmodel = "openai:gpt-5"\n'
 TOOL = HEAD + '[tools.pay]\ncommand = ["pay", "{cents}"]\nargs = { cents = "integer" }\n'
 MISTAKES = [
-    ("names = 1", "names is no key; did you mean name? allowed are name, model, instructions, limits, model_options, tools"),
+    (
+        "names = 1",
+        "names is no key; did you mean name? allowed are name, model, instructions, limits, model_options, policy,",
+    ),
     ('name = "a"', "it lacks the required key `model`"),
     ("name = 1", "name: Expected `str`, got `int`"),
     ('name = ""\nmodel = "m"', "an agent needs a printable name"),
@@ -113,7 +116,23 @@ MISTAKES = [
     (HEAD + '[tools."pay it"]\ncommand = ["pay"]', "tool name 'pay it': use 1 to 64 of the letters"),
     (TOOL + 'mcp = ["server"]', "tools.pay.mcp comes with a later release"),
     (TOOL + "trust_hints = true", "tools.pay.trust_hints comes with a later release"),
-    (TOOL + 'ask = "cents > 5"', "tools.pay.ask comes with a later release"),
+    (TOOL + 'ask = "cents >"', "tool 'pay': ask pay when cents >: the condition cannot be read: at character 8: it ends where"),
+    (
+        TOOL + 'ask = "cent > 5"',
+        "ask pay when cent > 5: the tool pay, of which it speaks too, has no argument cent; there are cents",
+    ),
+    (TOOL + "ask = 5", "tool 'pay': Expected `bool | str | null`, got `int` - at `$.ask`"),
+    (TOOL + "ask_expires = 5", "tool 'pay': ask_expires is for a tool that asks; add `ask`, or take it out"),
+    (TOOL + "ask = true\nask_expires = 0", "tool 'pay': ask pay: only `ask` expires, after a number of seconds of at most"),
+    (TOOL + '[[policy]]\ntool = "pay"', "policy rule 1: Object missing required field `decision`"),
+    (TOOL + '[[policy]]\ndecision = "refuse"', "policy rule 1: Invalid enum value 'refuse' - at `$.decision`"),
+    (TOOL + '[[policy]]\ndecision = "deny"\neffect = "onse"', "policy rule 1: Invalid enum value 'onse' - at `$.effect`"),
+    (TOOL + '[[policy]]\ndecision = "deny"\nif = "x"', "policy rule 1: Object contains unknown field `if`"),
+    (TOOL + '[[policy]]\ndecision = "deny"\nexpires = 5', "policy rule 1: deny *: only `ask` expires"),
+    (
+        TOOL + '[[policy]]\ndecision = "deny"\nwhen = "cent > 5"',
+        "deny * when cent > 5: the tool pay, of which it",
+    ),
     (TOOL + 'effects = "once"', "tools.pay.effects is no key; did you mean effect? allowed are python, command, args,"),
     (TOOL + 'effect = "onse"', "tools.pay.effect is once, idempotent, read, not 'onse'; did you mean once?"),
     (TOOL + "effect = 3", "tools.pay.effect is once, idempotent, read, not 3"),
@@ -145,7 +164,7 @@ def test_a_mistake_is_one_line_that_names_the_file_the_key_and_what_is_allowed(t
 
 
 def test_the_mistakes_are_as_many_as_they_were() -> None:
-    assert len(MISTAKES) == 40
+    assert len(MISTAKES) == 50
 
 
 def test_a_python_tool_has_the_name_of_its_table(tmp_path: Path) -> None:

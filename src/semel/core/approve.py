@@ -9,8 +9,9 @@ from semel.core.calls import Approval, Step
 from semel.core.effects import AnswerApproval, Decision, UnderWay
 from semel.core.fold import ahead
 from semel.core.outcomes import Refusal
+from semel.core.plan import ruling_on
 from semel.core.planning import plan_batch
-from semel.core.policy import Policy, allow_all
+from semel.core.policy import Deny, Policy, Undecidable, allow_all
 from semel.core.records import ApprovalDecision, ApprovalResolved
 from semel.core.state import Session
 from semel.core.values import digest_text
@@ -35,18 +36,21 @@ def answer_approval(state: Session, command: AnswerApproval, under_way: UnderWay
     if state.run is not None and state.run.aborting:
         raise ApprovalClosed(f"the run of call {command.call_key} was cancelled; nothing of it will be sent")
     if command.arguments is not None:
-        _check_changed(state, step, approval, command.arguments)
+        _check_changed(state, step, approval, command.arguments, policy)
     return _answered(state, (_resolved(approval, command),), under_way, policy)
 
 
-def _check_changed(state: Session, step: Step, approval: Approval, arguments: str) -> None:
-    """Arguments that a person changed keep the tool's schema like those of the model."""
+def _check_changed(state: Session, step: Step, approval: Approval, arguments: str, policy: Policy) -> None:
+    """Arguments that a person changed keep the tool's schema like those of the model, and what the rules forbid stays so."""
     parsed = parse_arguments(arguments)
     name = step.answer.calls[approval.asked.ordinal].name if step.answer is not None else ""
     spec = state.run.tool(name) if state.run is not None else None
     refused = parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed) if spec is not None else None
     if refused is not None:
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
+    match ruling_on(spec, arguments, policy) if spec is not None else None:
+        case Deny(why=why) | Undecidable(why=why):
+            raise UsageError(f"the changed arguments of call {approval.asked.call_key} are not allowed: {why}")
 
 
 def expire_approvals(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:

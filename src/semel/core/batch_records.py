@@ -77,6 +77,7 @@ def _returned(batch: Batch, at: int, settled: Settlement) -> ToolCallReturned:
         outcome=settled.outcome,
         reason=settled.reason,
         terminate=settled.terminate,
+        hooks=settled.hooks,
     )
 
 
@@ -102,16 +103,14 @@ def before_sending(
 
 
 def intent_of(step: Step | None, batch: Batch, call: CallState) -> ToolDispatchIntent:
-    """An intent; it repeats the arguments only where a person changed them."""
+    """An intent; it repeats the arguments only where a person or a hook changed them."""
     planned = call.planned
-    approval = step.approval(planned.ordinal) if step is not None else None
-    answer = approval.resolved if approval is not None else None
     return ToolDispatchIntent(
         batch_id=batch.batch_id,
         ordinal=planned.ordinal,
         tool_call_id=planned.tool_call_id,
         args_digest=planned.args_digest,
-        args=answer.args if answer is not None else None,
+        args=step.changed_arguments(planned.ordinal) if step is not None else None,
     )
 
 
@@ -139,6 +138,7 @@ def _result(batch: Batch, call: CallState, settled: Settlement) -> ToolResult:
         output=None if call.returned is not None else _output(settled),
         reason=settled.reason,
         terminate=settled.terminate,
+        hooks=() if call.returned is not None else settled.hooks,
     )
 
 

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from semel.core.hook_notes import HookNote, changed_arguments
 from semel.core.outcomes import Outcome, Settlement
 from semel.core.records import (
     ApprovalRequested,
@@ -11,7 +12,8 @@ from semel.core.records import (
     ToolCallProviderHeld,
     ToolProcess,
 )
-from semel.core.values import AssistantMessage, Frozen, Stop
+from semel.core.values import AssistantMessage, Frozen, Stop, ToolCall
+from semel.errors import need
 
 CLOSE_OUTS = frozenset({Outcome.INTERRUPTED, Outcome.MAX_STEPS})
 
@@ -99,7 +101,8 @@ class Batch(Frozen, frozen=True, kw_only=True):
 class Step(Frozen, frozen=True, kw_only=True):
     """The newest step of a run. `answer` is None while it is in flight (D4).
 
-    `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered.
+    `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered. `hooks`
+    tell what the agent's hooks made of the answer and of its calls.
     """
 
     step_id: int
@@ -111,6 +114,7 @@ class Step(Frozen, frozen=True, kw_only=True):
     answer_tags: tuple[int, ...] = ()
     stop: Stop | None = None
     approvals: tuple[Approval, ...] = ()
+    hooks: tuple[HookNote, ...] = ()
     batch: Batch | None = None
     finished: bool = False
     redeliveries: int = 0
@@ -125,12 +129,25 @@ class Step(Frozen, frozen=True, kw_only=True):
         """The approval of a call, if one was asked for."""
         return next((approval for approval in self.approvals if approval.asked.ordinal == ordinal), None)
 
+    def changed_arguments(self, ordinal: int) -> str | None:
+        """The arguments that a person, or else a pre-tool hook, put in the place of the model's; None where nobody did."""
+        approval = self.approval(ordinal)
+        if approval is not None and approval.resolved is not None and approval.resolved.args is not None:
+            return approval.resolved.args
+        return changed_arguments(self.hooks, ordinal)
+
+    def proposed(self, ordinal: int) -> ToolCall:
+        """The call as a person is asked about it: as the model issued it, with what a pre-tool hook made of its arguments."""
+        call = need(self.answer, "a proposed call is of an answer").calls[ordinal]
+        changed = changed_arguments(self.hooks, ordinal)
+        return call if changed is None else replace(call, arguments=changed)
+
     def arguments(self, ordinal: int) -> str:
         """The arguments that a call is to leave with: the model's own text, or what a person or a hook made of it."""
         call = self.batch.calls[ordinal] if self.batch is not None else None
         if call is not None and call.args is not None:
             return call.args
-        approval = self.approval(ordinal)
-        if approval is not None and approval.resolved is not None and approval.resolved.args is not None:
-            return approval.resolved.args
+        changed = self.changed_arguments(ordinal)
+        if changed is not None:
+            return changed
         return self.answer.calls[ordinal].arguments if self.answer is not None else ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from semel.core.effects import CameBack, Deferral, Hold
 from semel.core.outcomes import Outcome, Settlement
-from semel.core.records import ModelAttemptFinished, Record, ResumeStarted
+from semel.core.records import BudgetFired, ModelAttemptFinished, Record, ResumeStarted
 from semel.core.state import CallState, Session, Step
 from semel.core.values import printable
 
@@ -51,7 +51,7 @@ def framed_bytes(payload_bytes: int, requires: Sequence[str]) -> int:
 
 def dispensable(record: Record) -> bool:
     """Whether nothing depends on this record, so that it is left out where only the reserve is left (HAZ4, R8)."""
-    return isinstance(record, ResumeStarted | ModelAttemptFinished)
+    return isinstance(record, ResumeStarted | ModelAttemptFinished) or (isinstance(record, BudgetFired) and record.notice is None)
 
 
 def has_ended_full(state: Session) -> bool:
@@ -74,9 +74,12 @@ def reserve_bytes(state: Session) -> int:
 
 
 def bounded(settled: Settlement) -> Settlement:
-    """A settlement that the reserve has room for: a result that is too long for it is told in a notice (design 3)."""
+    """A settlement that the reserve has room for: a result that is too long for it is told in a notice (design 3).
+
+    What hooks were given is not kept then.
+    """
     if not settled.parts and _json_bytes(settled.text) <= SETTLEMENT_TEXT_BYTES:
-        return settled
+        return replace(settled, hooks=()) if settled.hooks else settled
     size = _said_bytes(settled)
     if settled.outcome is Outcome.COMPLETED:
         text = f"[The call ended, but its result of {size} bytes was not kept: the log of this session is full.]"
@@ -94,6 +97,8 @@ def bounded(settled: Settlement) -> Settlement:
 
 def bounded_news(came: CameBack) -> CameBack | None:
     """What came back with the longest part of it told in a notice; None where all of it is short enough."""
+    if any(settled.hooks for settled in came.settled.values()):
+        return replace(came, settled={at: replace(settled, hooks=()) for at, settled in came.settled.items()})
     longest = max(came.settled, key=lambda at: _said_bytes(came.settled[at]), default=None)
     if longest is not None and bounded(came.settled[longest]) != came.settled[longest]:
         return replace(came, settled=came.settled | {longest: bounded(came.settled[longest])})
@@ -144,9 +149,8 @@ def _call_bytes(step: Step, call: CallState) -> int:
 
 
 def _changed_bytes(step: Step, call: CallState) -> int:
-    """Arguments that a person changed; the intent repeats them."""
-    approval = step.approval(call.planned.ordinal)
-    changed = approval.resolved.args if approval is not None and approval.resolved is not None else None
+    """Arguments that a person or a hook changed; the intent repeats them."""
+    changed = step.changed_arguments(call.planned.ordinal)
     return 0 if changed is None else _json_bytes(changed)
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from semel.core.answer import with_answer
 from semel.core.approve import answer_approval, expire_approvals
+from semel.core.budgets import spent_budget, time_budget
 from semel.core.calls import Step
 from semel.core.cancel import cancel, stop_waiting
 from semel.core.effects import (
@@ -49,9 +50,10 @@ from semel.core.records import (
 )
 from semel.core.settle import settle
 from semel.core.state import Run, Session
+from semel.core.stopping import ends_behind
 from semel.core.targets import is_bound, prefix_of, target_of
 from semel.core.transcript import holds_opaque
-from semel.core.turn import TurnFacts, after_turn, drainable, finish, time_limit
+from semel.core.turn import TurnFacts, after_turn, drainable, finish
 from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
@@ -97,10 +99,11 @@ def decide(
         case ExchangeFailed():
             return _exchange_failed(state, run, step, outcome, now_ms)
         case TimeUp():
-            return Decision(records=(finish(run, "time_limit", run.usage, time_limit(run)),))
+            fired, why = spent_budget(time_budget(run), run, step.step_id)
+            return Decision(records=(*fired, finish(run, why.code, run.usage, why)))
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
-            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop)
+            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop, policy=policy)
 
 
 def send(state: Session, command: Send) -> Decision:
@@ -166,19 +169,22 @@ def continue_run(state: Session, command: Send, call_key: str) -> Decision:
 
 
 def after_answer(
-    state: Session, run: Run, step: Step, _policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
+    state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
 ) -> Decision:
     """What follows an answer without calls: the natural end, a refusal, a message that waits, or another try for the output."""
     turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
     untyped = run.config.output_schema is None
     # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
-    goes_on = bool(state.steers or state.follow_ups) and not stop
+    ends = ends_behind(policy, step, None, {})
+    goes_on = bool(state.steers or state.follow_ups) and not stop and not ends
     facts = TurnFacts(
         step_id=step.step_id,
         usage=run.usage,
         output_misses=run.output_misses,
         truncations=run.truncations,
-        done=untyped and not goes_on,
+        done=untyped and not goes_on and not isinstance(ends, str),
+        ends=ends,
+        unpriced=run.unpriced,
         stop=step.stop,
     )
     records, effects = after_turn(state, run, facts, stop=stop, idle=untyped)
@@ -199,6 +205,7 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
         stop=outcome.stop,
         usage=outcome.usage,
         raw_stop=outcome.raw_stop,
+        hooks=outcome.hooks,
     )
     head = (outcome.attempt, finished)
     run = with_answer(run, step, answer, finished)
@@ -262,6 +269,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
         context=command.context,
         continues=continues,
         delivery=None if command.key in state.queue_index else command.delivery,
+        hooks=command.hooks,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import field
 
+from semel.core.hook_notes import HookNote
 from semel.core.outcomes import Settlement
 from semel.core.records import AgentRef, ApprovalDecision, Config, Delivery, LateKind, ModelAttemptFinished, Record, Verdict
 from semel.core.values import JSON, Block, Frozen, Part, Stop, ToolSpec, Usage
@@ -19,7 +20,8 @@ class Send(Frozen, frozen=True, kw_only=True):
     """Start a run with this input. `key` makes it happen once.
 
     `delivery` is how the message was asked to be delivered where that came to a run of its own, so that asking again is
-    answered alike. The files that `parts` name are kept before this is asked for.
+    answered alike. The files that `parts` name are kept before this is asked for. `text` is as pre-user hooks left it, and
+    `hooks` tell what they did.
     """
 
     key: str
@@ -31,6 +33,7 @@ class Send(Frozen, frozen=True, kw_only=True):
     context: JSON = None
     delivery: Delivery | None = None
     parts: tuple[Part, ...] = ()
+    hooks: tuple[HookNote, ...] = ()
 
 
 class Message(Frozen, frozen=True, kw_only=True):
@@ -46,6 +49,7 @@ class Message(Frozen, frozen=True, kw_only=True):
     context: JSON = None
     title: str | None = None
     parts: tuple[Part, ...] = ()
+    hooks: tuple[HookNote, ...] = ()
 
 
 class UnderWay(Frozen, frozen=True, kw_only=True):
@@ -111,6 +115,7 @@ class Answered(Frozen, frozen=True, kw_only=True):
     stop: Stop
     usage: Usage
     raw_stop: str | None = None
+    hooks: tuple[HookNote, ...] = ()
 
 
 OPAQUE_STATE_REJECTED = "opaque_state_rejected"

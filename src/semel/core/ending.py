@@ -7,19 +7,17 @@ from semel.core.calls import Approval, Batch, CallState, Step
 from semel.core.effects import Decision
 from semel.core.keys import batch_id_of, call_key_of
 from semel.core.outcomes import RefusalReason, refuse
-from semel.core.plan import declined
+from semel.core.plan import declined, planned_call
 from semel.core.records import (
     ApprovalResolved,
     PlannedCall,
     Record,
-    Refused,
     RunFinished,
     ToolBatchStarted,
 )
 from semel.core.settle import STOPPED, end_of, settle
 from semel.core.state import Run, Session
 from semel.core.turn import finish
-from semel.core.values import ToolCall, digest_text
 from semel.errors import must, need
 
 
@@ -45,7 +43,7 @@ def close_unstarted(state: Session, run: Run, step: Step, end: RunFinished, *, h
     step = replace(step, approvals=tuple(_answered(approval, closed) for approval in step.approvals))
     run = replace(run, step=step)
     calls = step.answer.calls if step.answer is not None else ()
-    batch = new_batch(state, run, step, tuple(_planned(state, run, step, at, call) for at, call in enumerate(calls)))
+    batch = new_batch(state, run, step, tuple(_planned(state, run, step, at) for at in range(len(calls))))
     records = (batch_started(run, batch), *terminals(run, batch, {}), *close_turn(run, batch), end)
     return Decision(records=(*head, *closed, *records))
 
@@ -68,18 +66,11 @@ def _answered(approval: Approval, closed: tuple[ApprovalResolved, ...]) -> Appro
     return approval if own is None else replace(approval, resolved=own)
 
 
-def _planned(state: Session, run: Run, step: Step, ordinal: int, call: ToolCall) -> PlannedCall:
+def _planned(state: Session, run: Run, step: Step, ordinal: int) -> PlannedCall:
     approval = step.approval(ordinal)
     answer = approval.resolved if approval is not None else None
     refusal = declined(answer) if answer is not None and answer.decision != "approved" else refuse(RefusalReason.RUN_CLOSED)
-    return PlannedCall(
-        ordinal=ordinal,
-        tool_call_id=call.id,
-        call_key=call_key_of(state.lineage, run.run_id, step.step_id, ordinal),
-        tool=call.name,
-        args_digest=digest_text(call.arguments) if answer is None else answer.args_digest,
-        refused=Refused(reason=str(refusal.reason), message=refusal.message),
-    )
+    return planned_call(step, ordinal, call_key_of(state.lineage, run.run_id, step.step_id, ordinal), refusal)
 
 
 def seal(state: Session, *, stop: bool = False) -> Decision:

@@ -49,6 +49,7 @@ from semel.core.records import (
 from semel.core.values import STATE_OF_TEXT, AssistantMessage, Opaque
 
 EARLY_RETURN = "early-return/v1"
+TERMINATE = "terminate/v1"
 OPENROUTER_FORMAT = "reasoning_details"
 TEXT_STATE_FORMATS = STATE_OF_TEXT | {"gemini.part"}  # the last is a whole part, such as a signature with an empty text
 OPENROUTER_ECHO = "open_router_details"
@@ -158,7 +159,7 @@ GATES = (
     Gate("provider-held/v1", (RunPaused,), "`reason` is `tool_held`", lambda record: record.reason == "tool_held"),
     Gate("restart-pause/v1", (RunPaused,), "`reason` is `restart`", lambda record: record.reason == "restart"),
     Gate(EARLY_RETURN, (ToolCallReturned,), "always", _always),
-    Gate("terminate/v1", (ToolCallReturned, ToolResult), "`terminate` is true", lambda record: bool(record.terminate)),
+    Gate(TERMINATE, (ToolCallReturned, ToolResult), "`terminate` is true", lambda record: bool(record.terminate)),
     Gate("resolution/v1", (IndeterminateResolved,), "always", _always),
     Gate("supplied-history/v1", (HistorySupplied,), "always", _always),
     Gate("media-content/v1", (*_CONTENT, *_OUTPUTS), "its content, or what a hook was given, has `parts`", _media),
@@ -222,6 +223,10 @@ def needed(record: Record) -> tuple[str, ...]:
 
 
 def foreseen(record: Record) -> tuple[str, ...]:
-    """What later records may need because of this one: a call of a batch can come back before the others."""
-    several = isinstance(record, ToolBatchStarted) and sum(call.refused is None for call in record.planned_calls) > 1
-    return (EARLY_RETURN,) if several else ()
+    """What later records may need because of this one.
+
+    A call of a batch can come back before the others, and any call can come back with the wish to end the run: the floor holds
+    both before anything leaves, so that no known outcome waits in memory for it (LOG-10).
+    """
+    calls = sum(call.refused is None for call in record.planned_calls) if isinstance(record, ToolBatchStarted) else 0
+    return (*((EARLY_RETURN,) if calls > 1 else ()), *((TERMINATE,) if calls else ()))

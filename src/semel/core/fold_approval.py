@@ -45,7 +45,7 @@ def _asked(state: Session, logged: Logged, step: Step, record: ApprovalRequested
         raise contradiction(
             state, logged, Reason.DUPLICATE_TOOL_INVOCATION, f"a person is asked twice about call {record.ordinal}"
         )
-    if step.answer is None or record.args_digest != digest_text(step.answer.calls[record.ordinal].arguments):
+    if record.args_digest != digest_text(step.proposed(record.ordinal).arguments):
         raise contradiction(
             state, logged, Reason.TOOL_CALL_MISMATCH, f"a person is asked about other arguments of call {record.ordinal}"
         )

@@ -148,7 +148,7 @@ def _as_issued(planned: PlannedCall, issued: ToolCall, ordinal: int, step: Step)
     answer = approval.resolved if approval is not None else None
     if answer is not None and answer.decision != "approved" and planned.refused is None:
         return False
-    digest = digest_text(issued.arguments) if answer is None else answer.args_digest
+    digest = digest_text(step.proposed(ordinal).arguments) if answer is None else answer.args_digest
     return (planned.ordinal, planned.tool_call_id, planned.tool) == (ordinal, issued.id, issued.name) and (
         planned.args_digest == digest
     )

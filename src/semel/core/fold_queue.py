@@ -28,7 +28,7 @@ def on_queue(state: Session, logged: Logged, record: Steered | FollowUpQueued | 
     messages = [message_of(state, logged, name) for name in names]
     kind = PendingKind.STEER if isinstance(record, Steered) else PendingKind.FOLLOW_UP
     asked = record.delivery if isinstance(record, Steered) else None
-    state = use_key(state, logged, record.send_id, use_of(asked or kind, messages, None, run.run_id))
+    state = use_key(state, logged, record.send_id, use_of(asked or kind, messages, None, run.run_id, record.hooks))
     return _waiting(state, kind, record.send_id or names[0], names, record.tags) if names else state
 
 
@@ -53,7 +53,7 @@ def queued(state: Session, logged: Logged, record: Queued) -> Session:
     messages = [message_of(state, logged, entry.entry_id) for entry in request.input]
     kind = record.delivery or "queue"
     run_id = run_id_of(state.lineage, record.submission_id)
-    state = use_key(state, logged, record.submission_id, use_of(kind, messages, request.context, run_id))
+    state = use_key(state, logged, record.submission_id, use_of(kind, messages, request.context, run_id, record.hooks))
     message = QueuedMessage(
         key=record.submission_id, seq=logged.seq, request=request, delivery=record.delivery, title=record.title
     )

@@ -112,7 +112,7 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
         kind = record.delivery or "send"
-        state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id))
+        state = use_key(state, logged, record.key, use_of(kind, messages, record.context, record.run_id, record.hooks))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued

@@ -14,12 +14,16 @@ class Limits(Frozen, frozen=True, kw_only=True):
     output_retries: int = 3
     parallel_calls: int = 16
     truncations: int = 3
+    repeated_calls: int = 25
     reruns: int = 3
     step_attempts: int = 10
     model_retries: int = 5
     retry_wait_ms: int = 300_000
     reconcile_ms: int = 30_000
 
+
+WARNED_AT_PERCENT = 80
+"""How much of a budget is used when its run is warned, once."""
 
 MODEL_RETRY_SYNCED_FROM_MS = 1_000
 """A wait longer than this is made durable first, so that a restart does not shorten it (design 4)."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from semel.core.cancel import cancel
 from semel.core.effects import Cancel, Decision, Message, UnderWay
+from semel.core.hook_notes import original_input
 from semel.core.keys import digests_of_delivery, input_entry_of
 from semel.core.records import (
     Delivery,
@@ -58,10 +59,22 @@ def deliver_message(state: Session, command: Message, under_way: UnderWay | None
     run_id = need(state.run, "a message to the run has one").run_id
     digest = _identity(command)
     if command.delivery == "steer":
-        steered = Steered(run_id=run_id, input=(entry,), send_id=command.key, request_identity_digest=digest, title=command.title)
+        steered = Steered(
+            run_id=run_id,
+            input=(entry,),
+            send_id=command.key,
+            request_identity_digest=digest,
+            title=command.title,
+            hooks=command.hooks,
+        )
         return Decision(records=(steered,), doubt=doubt)
     follow_up = FollowUpQueued(
-        run_id=run_id, input=(entry,), send_id=command.key, request_identity_digest=digest, title=command.title
+        run_id=run_id,
+        input=(entry,),
+        send_id=command.key,
+        request_identity_digest=digest,
+        title=command.title,
+        hooks=command.hooks,
     )
     return Decision(records=(follow_up,), doubt=doubt)
 
@@ -71,12 +84,14 @@ def _queued(command: Message, entry: Entry) -> Queued:
         input=(entry,), agent=command.agent, context=command.context, request_identity_digest=_identity(command)
     )
     delivery = None if command.delivery == "queue" else command.delivery
-    return Queued(submission_id=command.key, request=request, title=command.title, delivery=delivery)
+    return Queued(submission_id=command.key, request=request, title=command.title, delivery=delivery, hooks=command.hooks)
 
 
 def _identity(command: Message) -> str:
     """What must be equal when the key is used again, as one digest."""
-    digests = digests_of_delivery(command.text, command.context, command.parts)
+    said = original_input(command.hooks) or (UserMessage(text=command.text, parts=command.parts),)
+    parts = tuple(part for message in said for part in message.parts)
+    digests = digests_of_delivery("\n".join(message.text for message in said), command.context, parts)
     return derived_id("delivery", command.delivery, digests["input_digest"], digests["context_digest"])
 
 

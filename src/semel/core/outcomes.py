@@ -9,6 +9,7 @@ import enum
 
 import msgspec
 
+from semel.core.hook_notes import HookNote
 from semel.core.uncertainty import LostReason, links, uncertainty
 from semel.core.values import JSON, Effect, Frozen, Part, clean_json, clean_text, control_free, finite, printable
 from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
@@ -36,6 +37,8 @@ class RefusalReason(enum.StrEnum):
     SCHEMA_INVALID = "schema_invalid"
     OVERSIZED = "oversized"
     POLICY_BLOCKED = "policy_blocked"
+    HOOK_DENIED = "hook_denied"
+    PRE_TOOL_UNAVAILABLE = "pre_tool_unavailable"
     DENIED = "denied"
     APPROVAL_EXPIRED = "approval_expired"
     RUN_CLOSED = "run_closed"
@@ -102,7 +105,8 @@ Happening = Dispatched | DidNotHappen | NeverSent | HeldClosed
 class Settlement(Frozen, frozen=True, kw_only=True):
     """What is recorded of a call, and whether its run must stop for a person.
 
-    The model reads `text`, but where `stops_run` no model of this run does (P3). `reason` is for people (R15).
+    The model reads `text`, but where `stops_run` no model of this run does (P3). `reason` is for people (R15). `hooks` tell what
+    post-tool hooks did to it; the record that brings it keeps them.
     """
 
     outcome: Outcome
@@ -112,6 +116,7 @@ class Settlement(Frozen, frozen=True, kw_only=True):
     stops_run: bool = False
     terminate: bool = False
     parts: tuple[Part, ...] = ()
+    hooks: tuple[HookNote, ...] = ()
 
 
 _LOST = {
@@ -132,6 +137,8 @@ _REFUSED = {
     RefusalReason.SCHEMA_INVALID: "Not run: the arguments do not fit the tool's schema.",
     RefusalReason.OVERSIZED: "Not run: the arguments are too large.",
     RefusalReason.POLICY_BLOCKED: "Not run: the rules of this agent do not allow it.",
+    RefusalReason.HOOK_DENIED: "Not run: a check of this agent does not allow it.",
+    RefusalReason.PRE_TOOL_UNAVAILABLE: "Not run: a check that stands before every call failed. Nothing happened.",
     RefusalReason.DENIED: "Not run: a person declined this call.",
     RefusalReason.APPROVAL_EXPIRED: "Not run: nobody approved this call in time.",
     RefusalReason.RUN_CLOSED: "Not run: the run was ended before the call was sent. Nothing happened.",

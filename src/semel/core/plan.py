@@ -1,24 +1,25 @@
 """The plan: each call of an answer is dispatchable, or refused and why, or waits for a person (B2, T1, design 6). Pure.
 
-The order is fixed: not truncated, tool known, arguments parse strictly, size, schema valid, policy, approval. Every refusal has
-its own name and a bounded message that tells the model what to change. An approval that is in the log stands, whatever the policy
-says by now: planning again after a crash asks nobody twice.
+The order is fixed: not truncated, tool known, size, arguments parse strictly, schema valid, hooks, policy, approval. Every
+refusal has its own name and a bounded message that tells the model what to change. An approval that is in the log stands,
+whatever the policy says by now: planning again after a crash asks nobody twice. Arguments that the person changed are ruled on
+as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Step
+from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
 from semel.core.persistent import Table
-from semel.core.policy import Allow, Ask, Deny, Policy, Undecidable
+from semel.core.policy import Allow, Ask, Deny, Policy, Ruling, Undecidable
 from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
 from semel.core.turn import DECLINED
 from semel.core.values import Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
-from semel.errors import need
 
 ARGUMENT_CHARS_MOST = 1024 * 1024
 NAMES_TOLD_MOST = 50
@@ -49,40 +50,72 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     tools = {spec.name: spec for spec in offered(run)}
     calls: list[PlannedCall] = []
     asks: list[ApprovalRequested] = []
-    for ordinal, call in enumerate(step.answer.calls if step.answer is not None else ()):
-        approval = step.approval(ordinal)
-        answer = approval.resolved if approval is not None else None
-        refused = refuse(CUT[step.stop]) if step.stop in CUT else refusal(tools, call)
+    for ordinal in range(len(step.answer.calls) if step.answer is not None else 0):
         key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
-        digest = digest_text(call.arguments) if answer is None else answer.args_digest
-        if answer is not None and answer.decision != "approved":
-            refused = declined(answer)
-        elif refused is None and approval is None and call.name != SUBMIT_TOOL:
-            match _ruling(tools[call.name], call, policy):
-                case Deny(why=why):
-                    refused = refuse(RefusalReason.POLICY_BLOCKED, why)
-                case Undecidable(why=why):
-                    return Plan(calls=(), undecidable=f"call {ordinal} of {call.name}: {why}")
-                case Ask() as ask:
-                    asks.append(_request(run, step, ordinal, key, ask))
-                case Allow():
-                    pass
-        calls.append(
-            PlannedCall(
-                ordinal=ordinal,
-                tool_call_id=call.id,
-                call_key=key,
-                tool=call.name,
-                args_digest=digest,
-                refused=_as_planned(refused),
-            )
-        )
+        found = _judged(tools, step, ordinal, policy)
+        if isinstance(found, Undecidable):
+            return Plan(calls=(), undecidable=f"call {ordinal} of {step.proposed(ordinal).name}: {found.why}")
+        if isinstance(found, Ask):
+            asks.append(_request(run, step, ordinal, key, found))
+        refused = found if isinstance(found, Refusal) else None
+        calls.append(planned_call(step, ordinal, key, refused))
     return Plan(calls=tuple(calls), asks=tuple(asks))
 
 
-def _ruling(spec: ToolSpec, call: ToolCall, policy: Policy) -> Allow | Deny | Ask | Undecidable:
-    arguments = parse_arguments(call.arguments)
-    return Allow() if isinstance(arguments, Refusal) else policy(spec, arguments)
+def planned_call(step: Step, ordinal: int, key: str, refused: Refusal | None) -> PlannedCall:
+    """A call as its batch records it, with the digest of the arguments that it is to leave with."""
+    call = step.proposed(ordinal)
+    approval = step.approval(ordinal)
+    answer = approval.resolved if approval is not None else None
+    return PlannedCall(
+        ordinal=ordinal,
+        tool_call_id=call.id,
+        call_key=key,
+        tool=call.name,
+        args_digest=digest_text(call.arguments) if answer is None else answer.args_digest,
+        refused=None if refused is None else Refused(reason=str(refused.reason), message=refused.message),
+    )
+
+
+def _judged(tools: dict[str, ToolSpec], step: Step, ordinal: int, policy: Policy) -> Refusal | Ask | Undecidable | None:
+    """Why a call is not sent, or what has to be asked first; None if it may leave."""
+    approval = step.approval(ordinal)
+    answer = approval.resolved if approval is not None else None
+    if answer is not None and answer.decision != "approved":
+        return declined(answer)
+    if step.stop in CUT:
+        return refuse(CUT[step.stop])
+    call = step.proposed(ordinal)
+    refused = refusal(tools, call) or _by_hook(step, ordinal)
+    if refused is not None or call.name == SUBMIT_TOOL:
+        return refused
+    if approval is not None and (answer is None or answer.args is None):
+        return None  # it was asked about as it is, and an approval stands
+    ruling = ruling_on(tools[call.name], call.arguments if answer is None or answer.args is None else answer.args, policy)
+    match ruling:
+        case Deny(why=why):
+            return refuse(RefusalReason.POLICY_BLOCKED, why)
+        case Undecidable():
+            return ruling
+        case Ask():
+            return ruling if answer is None else None  # the person who changed the arguments has been asked
+        case Allow():
+            return None
+
+
+def _by_hook(step: Step, ordinal: int) -> Refusal | None:
+    """The no of a pre-tool hook, or of one that failed; any no wins (FACT20)."""
+    note = refusing(step.hooks, ordinal)
+    if note is None:
+        return None
+    reason = RefusalReason.HOOK_DENIED if note.verdict == DENIED else RefusalReason.PRE_TOOL_UNAVAILABLE
+    return refuse(reason, note.message or "")
+
+
+def ruling_on(spec: ToolSpec, arguments: str, policy: Policy) -> Ruling:
+    """What the policy says of a call with these arguments; those that cannot be read are refused elsewhere."""
+    parsed = parse_arguments(arguments)
+    return Allow() if isinstance(parsed, Refusal) else policy(spec, parsed)
 
 
 def declined(answer: ApprovalResolved) -> Refusal:
@@ -94,7 +127,7 @@ def declined(answer: ApprovalResolved) -> Refusal:
 
 
 def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> ApprovalRequested:
-    call = need(step.answer, "an approval is for a call of an answer").calls[ordinal]
+    call = step.proposed(ordinal)
     return ApprovalRequested(
         run_id=run.run_id,
         step_id=step.step_id,
@@ -107,7 +140,7 @@ def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> Approval
     )
 
 
-def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
+def refusal(tools: Mapping[str, ToolSpec], call: ToolCall) -> Refusal | None:
     """Why this call is not dispatched; None if it is."""
     spec = tools.get(call.name)
     if spec is None:
@@ -117,10 +150,6 @@ def refusal(tools: dict[str, ToolSpec], call: ToolCall) -> Refusal | None:
         return refuse(RefusalReason.OVERSIZED, f"They are {len(call.arguments)} characters; {ARGUMENT_CHARS_MOST} is the limit.")
     parsed = parse_arguments(call.arguments)
     return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed)
-
-
-def _as_planned(refusal: Refusal | None) -> Refused | None:
-    return None if refusal is None else Refused(reason=str(refusal.reason), message=refusal.message)
 
 
 def identified(blocks: Sequence[Block], taken: Table[bool], step_number: int) -> tuple[Block, ...]:

@@ -28,5 +28,5 @@ def plan_batch(
     if planned.asks or step.undecided:
         return Decision(records=(*head, *planned.asks))
     batch = new_batch(state, run, step, planned.calls)
-    decision = settle(state, run, batch, stop=stop)
+    decision = settle(state, run, batch, stop=stop, policy=policy)
     return replace(decision, records=(*head, batch_started(run, batch), *decision.records))

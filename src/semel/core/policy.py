@@ -1,7 +1,7 @@
-"""What the policy says of one call: let it go, refuse it, or ask a person (B2, design 6). The rules themselves are the caller's.
+"""What the policy says of one call: let it go, refuse it, or ask a person (B2, design 6). `core.rules` makes one from rules.
 
-A policy is a pure function, so that planning again after a crash comes to the same. Saying no is a clean decision and settles the
-call; not being able to say is an error of the run, and nothing is settled by it (CON4, F16).
+A policy is asked when a call is planned, once; what it said is in the log and stands. Saying no is a clean decision and settles
+the call; not being able to say is an error of the run, and nothing is settled by it (CON4, F16).
 """
 
 from collections.abc import Callable

@@ -114,12 +114,12 @@ def recover(state: Session, policy: Policy = allow_all) -> Decision:
     if step.answer is None:
         return _ends(state, run, "cancelled") if run.aborting else _redo(state, run, step)
     if not step.answer.calls:
-        return after_answer(state, run, step, head=(_resume_started(state, run),))
+        return after_answer(state, run, step, policy, head=(_resume_started(state, run),))
     if step.batch is None:
         return _plan_again(state, run, step, policy)
     if not step.batch.finished:
-        return _open_batch(state, run, step.batch)
-    return _after_batch(state, run, step, step.batch)
+        return _open_batch(state, run, step.batch, policy)
+    return _after_batch(state, run, step, step.batch, policy)
 
 
 def _resume_started(state: Session, run: Run, *, redone: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> ResumeStarted:
@@ -165,15 +165,15 @@ def _plan_again(state: Session, run: Run, step: Step, policy: Policy) -> Decisio
     return plan_batch(state, run, step, policy, head=head)
 
 
-def _open_batch(state: Session, run: Run, batch: Batch) -> Decision:
+def _open_batch(state: Session, run: Run, batch: Batch, policy: Policy) -> Decision:
     classes = classify(run, batch)
     doubt = frozenset(at for at, found in enumerate(classes) if CLASSES[found].action is Action.FIND_OUT)
-    decision = settle(state, run, batch, doubt=doubt, closing=run.aborting)
+    decision = settle(state, run, batch, doubt=doubt, closing=run.aborting, policy=policy)
     lost = tuple(batch.calls[at].planned.call_key for at in sorted(doubt))
     return replace(decision, records=(_resume_started(state, run, lost=lost), *decision.records))
 
 
-def _after_batch(state: Session, run: Run, step: Step, batch: Batch) -> Decision:
+def _after_batch(state: Session, run: Run, step: Step, batch: Batch, policy: Policy) -> Decision:
     marker: tuple[Record, ...] = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
     head: tuple[Record, ...] = (_resume_started(state, run), *marker)
     if batch.unknown:
@@ -182,5 +182,5 @@ def _after_batch(state: Session, run: Run, step: Step, batch: Batch) -> Decision
     if batch.stopped or any(call.closed_out for call in batch.calls):
         return Decision(records=(*head, end_of(run, batch)))
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None}
-    records, effects = after_turn(state, run, turn_facts(run, batch, known))
+    records, effects = after_turn(state, run, turn_facts(run, batch, known, policy))
     return Decision(records=(*head, *records), effects=effects)

@@ -3,13 +3,14 @@
 A reference to what is over, or never was, is a contradiction (K2, K3, K11); so every fold finds what it names through these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction, same_entry
+from semel.core.hook_notes import HookNote, original_input
 from semel.core.keys import digests_of_delivery
 from semel.core.records import Config, Content, Entry, Instructions, ToolSet
 from semel.core.state import KeyUse, Logged, Run, Session
@@ -72,9 +73,9 @@ def message_of(state: Session, logged: Logged, name: str) -> Message:
     return content
 
 
-def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str) -> KeyUse:
-    """What a key stands for that delivers these messages."""
-    said = tuple(messages)
+def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str, hooks: Sequence[HookNote] = ()) -> KeyUse:
+    """What a key stands for that delivers these messages, as they were before any hook."""
+    said = tuple(original_input(hooks) or messages)
     text = "\n".join(message.text for message in said)
     parts = tuple(part for message in said for part in message.parts)
     return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context, parts))

@@ -11,9 +11,11 @@ from semel.core.calls import Batch, CallState
 from semel.core.effects import CameBack, Decision, Dispatch, Reconcile
 from semel.core.outcomes import HeldClosed, HeldReason, NeverSent, Outcome, Settlement, lost
 from semel.core.outcomes import settle as settlement
+from semel.core.policy import Policy, allow_all
 from semel.core.records import Failure, Record, RunFinished, RunPaused
 from semel.core.standing import is_sequential
 from semel.core.state import Run, Session
+from semel.core.stopping import ends_behind
 from semel.core.texts import SUBMIT_ACCEPTED, SUBMIT_TOOL
 from semel.core.turn import TurnFacts, after_turn, finish
 from semel.core.uncertainty import LostReason
@@ -33,6 +35,7 @@ def settle(
     doubt: frozenset[int] = frozenset(),
     closing: bool = False,
     stop: bool = False,
+    policy: Policy = allow_all,
 ) -> Decision:
     """The next decision about the open batch, given what just came back and what is still running.
 
@@ -69,7 +72,7 @@ def settle(
         return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
     if held:
         return Decision(records=(*came, *_pause(run)), doubt=doubt)
-    return _commit(state, run, batch, news, known, stop=stop)
+    return _commit(state, run, batch, news, known, stop=stop, policy=policy)
 
 
 def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
@@ -83,7 +86,7 @@ def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
     return replace(news, settled=delivered | news.settled) if delivered else news
 
 
-def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFacts:
+def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement], policy: Policy) -> TurnFacts:
     """What the turn comes to once these settlements are committed."""
     submits = [at for at, call in enumerate(batch.calls) if call.planned.tool == SUBMIT_TOOL]
     submitted = run.config.output_schema is not None and any(_good(known.get(at)) for at in submits)
@@ -95,6 +98,8 @@ def turn_facts(run: Run, batch: Batch, known: dict[int, Settlement]) -> TurnFact
         truncations=run.truncations,
         # A typed output is submitted; the wish of a tool to end the run does not stand in for it.
         done=submitted or (run.config.output_schema is None and all(one is not None and one.terminate for one in every)),
+        ends=ends_behind(policy, run.step, batch, known) if run.step is not None else False,
+        unpriced=run.unpriced,
         stop=run.step.stop if run.step else None,
     )
 
@@ -207,9 +212,11 @@ def _pause(run: Run) -> tuple[RunPaused, ...]:
     return () if said else (RunPaused(run_id=run.run_id, reason="tool_held"),)
 
 
-def _commit(state: Session, run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement], *, stop: bool) -> Decision:
+def _commit(
+    state: Session, run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement], *, stop: bool, policy: Policy
+) -> Decision:
     known = known | {at: SUBMITTED for at, call in enumerate(batch.calls) if _submits(call) and at not in known}
-    records, effects = after_turn(state, run, turn_facts(run, batch, known), stop=stop)
+    records, effects = after_turn(state, run, turn_facts(run, batch, known, policy), stop=stop)
     results = (*deferred(batch, news), *terminals(run, batch, known), *close_turn(run, batch))
     return Decision(records=(*results, *records), effects=effects)
 

@@ -89,6 +89,7 @@ class CacheProof(Frozen, frozen=True, kw_only=True):
 class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
+    `repeats` counts the turns in a row, up to now, that made the same calls; `unpriced` says that some answer told no cost.
     `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
     what resumes saved; `asked_fence`, `asks_again` and `breaks` are what the next proof is made from.
     """
@@ -109,6 +110,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     running_ms: int = 0
     truncations: int = 0
     last_truncated: str | None = None
+    repeats: int = 0
+    last_calls: str | None = None
+    unpriced: bool = False
     output_misses: int = 0
     output: str | None = None
     model_steps: int = 0

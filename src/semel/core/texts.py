@@ -10,6 +10,7 @@ OUTPUT_REMINDER = f"Give the final output by calling {SUBMIT_TOOL}; a plain answ
 CONTINUE_INPUT = "Continue."
 NO_OUTPUT = "(no output)"
 EMPTY_MESSAGE = "(empty message)"
+HOOK_HID_RESULT = "The call ran, but its result cannot be shown. A check behind it failed:"
 DEFERRED = "Accepted. The result comes later; go on without it."
 
 _LATE: dict[LateKind, str] = {
@@ -24,6 +25,11 @@ _VERDICTS: dict[Verdict, str] = {
     "did_not_happen": "This call did not take effect; a person has confirmed it.",
     "abandoned": "Whether this call took effect was not found out, and nobody will look further. Do not assume either.",
 }
+
+
+def budget_notice(told: str) -> str:
+    """What the model reads when a budget of its run runs low."""
+    return f"Notice: {told}. Bring the work to an end in time."
 
 
 def verdict_text(verdict: Verdict, output: str | None) -> str:

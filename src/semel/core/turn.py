@@ -1,25 +1,33 @@
 """What follows a complete turn: another step, or the end of the run by name (A2-A9, A15). Pure.
 
 The order of the checks is observable and fixed: somebody asked to end the run; the answer was declined; every result asked to
-terminate, or an output was submitted; somebody asked to stop behind this turn; the output was missed too often; the answers are
-cut again and again; steps, tokens, cost, time; else the next step, which takes up the messages that wait for it.
+terminate, or an output was submitted; somebody asked to stop behind this turn, or the agent's own condition says so; the output
+was missed too often; the answers are cut again and again; calls that repeat, steps, tokens, cost, time; else the next step, which
+takes up the messages that wait for it. The condition comes before steering is polled (A7).
 """
 
+from semel.core.budgets import budgets_of, spent_budget, warnings_of
 from semel.core.effects import CallModel, Effect
 from semel.core.keys import answer_entry_of
-from semel.core.records import Failure, Record, RunFinished, StepStarted
+from semel.core.records import BudgetFired, Failure, Record, RunFinished, StepStarted
 from semel.core.state import PendingKind, Run, Session
 from semel.core.values import Frozen, Stop, Usage
 
 
 class TurnFacts(Frozen, frozen=True, kw_only=True):
-    """What a turn came to, counting what the same barrier is about to make durable."""
+    """What a turn came to, counting what the same barrier is about to make durable.
+
+    `ends` is what the agent's own condition says of it, a text where it could not be evaluated. `unpriced` says that some answer
+    of the run told no cost.
+    """
 
     step_id: int
     usage: Usage
     output_misses: int
     truncations: int
     done: bool = False
+    ends: bool | str = False
+    unpriced: bool = False
     stop: Stop | None = None
 
 
@@ -40,22 +48,41 @@ def after_turn(state: Session, run: Run, facts: TurnFacts, *, stop: bool = False
         return (finish(run, "completed", facts.usage),), ()
     if stop:
         return (finish(run, "max_steps", facts.usage, _failure("limit", "stopped", "the run was stopped")),), ()
+    if facts.ends is not False:
+        return (_ended_by_condition(run, facts),), ()
     reached = _limit_reached(run, facts)
     if reached is not None:
         return (finish(run, reached.code, facts.usage, reached),), ()
-    return begin_step(state, run, facts.step_id + 1, idle=idle)
+    budgets = budgets_of(run, facts.usage, facts.step_id)
+    spent = next((budget for budget in budgets if budget.spent), None)
+    if spent is not None:
+        fired, why = spent_budget(spent, run, facts.step_id)
+        return (*fired, finish(run, why.code, facts.usage, why)), ()
+    return begin_step(state, run, facts.step_id + 1, idle=idle, warnings=warnings_of(run, budgets, facts.step_id))
 
 
-def begin_step(state: Session, run: Run, step_id: int, *, idle: bool = False) -> Next:
-    """The first attempt of a step. It drains what is pending; later attempts repeat exactly that (P4)."""
+def _ended_by_condition(run: Run, facts: TurnFacts) -> RunFinished:
+    """The end that the agent itself wished for. A typed output is submitted; without one the run has not done its work."""
+    if isinstance(facts.ends, str):
+        why = _failure("policy", "stop_condition", f"the condition to stop behind a turn cannot be evaluated: {facts.ends}")
+        return finish(run, "error", facts.usage, why)
+    if run.config.output_schema is not None:
+        why = _failure("output", "output_invalid", "the agent's own condition ended the run before an output was submitted")
+        return finish(run, why.code, facts.usage, why)
+    return finish(run, "completed", facts.usage)
+
+
+def begin_step(state: Session, run: Run, step_id: int, *, idle: bool = False, warnings: tuple[BudgetFired, ...] = ()) -> Next:
+    """The first attempt of a step. It drains what is pending, and the warnings; later attempts repeat exactly that (P4)."""
+    noticed = tuple(fired.notice.entry_id for fired in warnings if fired.notice is not None)
     started = StepStarted(
         run_id=run.run_id,
         step_id=step_id,
         attempt=1,
         result_entry=answer_entry_of(state.lineage, run.run_id, step_id),
-        drained=drainable(state, idle=idle),
+        drained=(*drainable(state, idle=idle), *noticed),
     )
-    return (started,), (CallModel(step_id=step_id, attempt=1),)
+    return (*warnings, started), (CallModel(step_id=step_id, attempt=1),)
 
 
 def drainable(state: Session, *, idle: bool = False) -> tuple[str, ...]:
@@ -84,22 +111,11 @@ def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:
         return _failure("output", "output_invalid", f"no valid output in {facts.output_misses} tries")
     if facts.truncations >= limits.truncations:
         return _failure("limit", "truncated", f"{facts.truncations} answers in a row were cut at the output limit")
-    if facts.step_id >= limits.steps:
-        return _failure("limit", "max_steps", f"the run took {facts.step_id} steps, its limit")
-    if facts.usage.total >= limits.tokens:
-        return _failure("limit", "token_limit", f"the run used {facts.usage.total} tokens, its limit is {limits.tokens}")
     if limits.cost is not None and cost is not None and cost.currency != limits.cost.currency:
         return _failure("limit", "cost_currency", f"the run costs {cost.currency}, its limit is in {limits.cost.currency}")
-    if limits.cost is not None and cost is not None and cost.micros >= limits.cost.micros:
-        return _failure("limit", "cost_limit", f"the run cost {cost}, its limit is {limits.cost}")
-    if run.running_ms >= limits.wall_ms:
-        return time_limit(run)
+    if limits.cost is not None and facts.unpriced:
+        return _failure("limit", "cost_unknown", f"an answer told no cost, so the limit of {limits.cost} cannot be kept")
     return None
-
-
-def time_limit(run: Run) -> Failure:
-    """The run's time is up. Time in which no process carried the run does not count."""
-    return _failure("limit", "time_limit", f"the run took {run.running_ms} ms, its limit is {run.limits.wall_ms} ms")
 
 
 def _failure(kind: str, code: str, message: str) -> Failure:

@@ -13,7 +13,7 @@ _MESSAGE_CHARS_MOST = 500
 
 
 class Incident(Frozen, frozen=True, kw_only=True):
-    """One failure. `stage` is `recover`, `begin`, `carry` or `close`; `code` is the error's, or the name of a foreign class."""
+    """One failure. `stage` is `recover`, `begin`, `carry`, `close` or `tell`; `code` is the error's, or a foreign class's."""
 
     session: str
     stage: str

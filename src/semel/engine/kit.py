@@ -1,11 +1,12 @@
 """What a run is performed with: the model and the tools of its agent in this process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from semel.core.policy import Policy, allow_all
 from semel.errors import InvariantBroken
+from semel.ports.hook import Hooks
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 
@@ -14,8 +15,8 @@ from semel.ports.tool import ToolPort
 class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
-    `policy` rules on each call before it is sent. `owns_model` says that the model was made for this run and ends with it; one
-    that the caller made is the caller's.
+    `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
+    the model was made for this run and ends with it; one that the caller made is the caller's.
     """
 
     model: ModelPort
@@ -23,6 +24,7 @@ class Kit:
     deps: object = None
     owns_model: bool = True
     policy: Policy = allow_all
+    hooks: Hooks = field(default_factory=Hooks)
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""

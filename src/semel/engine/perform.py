@@ -30,6 +30,7 @@ from semel.core.outcomes import (
     lost,
     settle,
 )
+from semel.core.plan import offered
 from semel.core.prompt import prompt_of
 from semel.core.records import ModelAttemptFinished, ToolProcess
 from semel.core.state import CallState, Run, Step
@@ -37,6 +38,7 @@ from semel.core.uncertainty import LostReason
 from semel.core.values import JSON, Effect, ToolSpec, clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
+from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
 from semel.engine.media import Gave, Loading, kept, outcome_of
 from semel.errors import InvariantBroken, StoreError, need
@@ -122,13 +124,17 @@ class Performer:
             return ExchangeFailed(
                 attempt=attempt, failure=MODEL_BROKE, message=describe(error), retryable=False, used=effect.used
             )
-        return Answered(
+        answered = Answered(
             attempt=self._attempt(effect, request, answer.exchange, "completed"),
             blocks=answer.blocks,
             stop=answer.stop,
             usage=answer.usage,
             raw_stop=answer.raw_stop,
         )
+        hooked = await self._asker(run, effect.step_id).answer(answered, offered(run))
+        if hooked.blocks != answered.blocks:
+            self.feed.publish(_with(live, "discarded"))  # what was shown as it arrived is not what the log has
+        return hooked
 
     async def call(self, run: Run, step: Step, call: CallState) -> Settlement | Deferral | Hold | None:
         """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be.
@@ -152,14 +158,31 @@ class Performer:
                 happening = back
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
             happening = await self._reconciled(run, step, call, happening)
-        return _bounded(settle(spec.effect, await self._kept(run, happening), after_crash=False), run)
+        settled = settle(spec.effect, await self._kept(run, happening), after_crash=False)
+        return await self._shown(run, step, call, settled)
 
     async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
         happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
         if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
             return None
-        return _bounded(settle(self._spec(run, call).effect, await self._kept(run, happening), after_crash=True), run)
+        settled = settle(self._spec(run, call).effect, await self._kept(run, happening), after_crash=True)
+        return await self._shown(run, step, call, settled)
+
+    async def _shown(self, run: Run, step: Step, call: CallState, settled: Settlement) -> Settlement:
+        """As the model is to read it: within the limit on results, and as the post-tool hooks leave it."""
+        settled = _bounded(settled, run)
+        if not self.kit.hooks.post_tool:
+            return settled
+        at = call.planned.ordinal
+        hooked = await self._asker(run, step.step_id).result(at, call.planned.tool, step.arguments(at), settled)
+        return _bounded(hooked, run)
+
+    def _asker(self, run: Run, step_id: int) -> Asker:
+        session = self.barrier.state.session
+        return Asker(
+            hooks=self.kit.hooks, clock=self.clock, session=session, context=run.context, run_id=run.run_id, step_id=step_id
+        )
 
     async def end_leftovers(self, call: CallState) -> bool:
         """End what a dead process left running for this call; True if something was ended."""

@@ -11,16 +11,18 @@ from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.perform import Performer
 from semel.ports.log import LogWriter, SessionStore
+from semel.ports.parked import ParkedHook
 from semel.ports.world import Clock, Ids
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What sessions stand on: the ports that all of them share."""
+    """What sessions stand on: the ports that all of them share. `parked` tells a person that a session waits for one."""
 
     store: SessionStore
     clock: Clock
     ids: Ids
+    parked: ParkedHook | None = None
 
 
 async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:

@@ -19,6 +19,7 @@ from semel.core.waiting import pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
+from semel.engine.hooks import Asker, CommandT
 from semel.engine.inbox import AtRest, Choose, Inbox
 from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
@@ -71,6 +72,8 @@ class SessionActor:
 
     async def send(self, command: Send, kit: Kit) -> str:
         """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open."""
+        if command.key not in self.state.queue_index:  # a queued message went past the hooks when it was accepted
+            command = await self.prepared(command, kit)
         self._refuse_second_run()
         await self._start(send(self.state, command), kit)
         return self._newest()
@@ -79,6 +82,11 @@ class SessionActor:
         """Make the files of a message durable; before it is sent."""
         for content in contents:
             await asyncio.to_thread(self._barrier.blobs.put, content)
+
+    async def prepared(self, command: CommandT, kit: Kit) -> CommandT:
+        """A message as it is to be recorded, behind the pre-user hooks. Raises HookRefused, and nothing was accepted."""
+        asker = Asker(hooks=kit.hooks, clock=self._ground.clock, session=self.state.session, context=command.context)
+        return await asker.prepared(command)
 
     async def resume(self, kit: Kit, *, checked: bool = True) -> str | None:
         """Carry on the open run; answered with its id once that is durable, None if no run is open.

@@ -16,6 +16,7 @@ from semel.engine.diary import Diary
 from semel.engine.feed import Subscription
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor, open_actor
+from semel.engine.teller import Teller
 from semel.errors import CorruptLog, RuntimeLeft, StoreError
 
 Begin = Callable[[SessionActor], Awaitable[str | None]]
@@ -48,6 +49,7 @@ class Sessions:
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self.alarm = Alarm(ground.clock, self._wake_up)
+        self.teller = Teller(ground.parked, self.write_down)
 
     async def enter(self, session: str, begin: Begin) -> Entered:
         """Open the session if it is not held, do what is asked, and give it back where nothing is under way.
@@ -84,6 +86,7 @@ class Sessions:
         await self._stop_all(drain_seconds)
         if self._minders:
             await asyncio.wait(set(self._minders.values()))
+        await self.teller.close()
 
     def write_down(self, session: str, stage: str, error: BaseException) -> None:
         """Write a failure into the diary."""
@@ -174,6 +177,7 @@ class Sessions:
     async def _close(self, session: str, actor: SessionActor) -> None:
         if self.actors.get(session) is actor:
             del self.actors[session]
+        self.teller.look_at(actor.state)
         if not self.left:
             self.alarm.set(session, due_at(actor.state) if actor.state.run is not None else None)
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import MsgspecError, convert, json
 
@@ -13,11 +13,15 @@ from semel.core.effects import Resolve, Send
 from semel.core.guards import check_wire
 from semel.core.keys import canonical
 from semel.core.records import AgentRef, Config, Verdict
+from semel.core.rules import Rule
 from semel.core.texts import SUBMIT_TOOL
+from semel.core.turn_view import StopCondition
 from semel.core.values import JSON, Bundle, Money, Part, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
 from semel.errors import BadAgent, BadSettings
 from semel.faces.output import output_schema
+from semel.faces.policies import check_own_rules, rulebook
+from semel.ports.hook import Hooks, NamedHook
 from semel.ports.model import ModelPort
 from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
@@ -27,13 +31,18 @@ NAME_CHARS_MOST = 100
 KEY_CHARS_MOST = 256
 WALL_SECONDS_MOST = 366 * 86_400
 _DEFAULT = core_limits.Limits()
+_COUNTS = ("steps", "tokens", "result_bytes", "output_retries", "parallel_calls", "model_retries", "repeated_calls")
+PHASES = ("pre_user", "post_assistant", "pre_tool", "post_tool")
+Hook = Callable[[Any], object]
+"""A function that is given one of `PreUser`, `PostAssistant`, `PreTool`, `PostTool`, plain or async."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Where a run stops by name. `cost` is written like "1.00 USD" and needs a model with a known price; None is no limit.
 
-    `tokens` counts input and output; `wall_seconds` counts the time in which the run was running, not the time it lay still.
+    `tokens` counts input and output; `wall_seconds` counts the time in which the run was running, not the time it lay still;
+    `repeated_calls` is how many turns in a row may make exactly the same calls. At 80 % of a budget the model is told, once.
     """
 
     steps: int = _DEFAULT.steps
@@ -44,10 +53,11 @@ class Limits:
     output_retries: int = _DEFAULT.output_retries
     parallel_calls: int = _DEFAULT.parallel_calls
     model_retries: int = _DEFAULT.model_retries
+    repeated_calls: int = _DEFAULT.repeated_calls
 
     def frozen(self) -> core_limits.Limits:
         """As a run records them. Raises BadSettings for a value that makes no sense."""
-        for name in ("steps", "tokens", "result_bytes", "output_retries", "parallel_calls", "model_retries"):
+        for name in _COUNTS:
             value, least = getattr(self, name), 0 if name == "model_retries" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise BadSettings(f"the limit {name} must be a whole number of at least {least}, not {value!r}")
@@ -63,6 +73,7 @@ class Limits:
             output_retries=self.output_retries,
             parallel_calls=self.parallel_calls,
             model_retries=self.model_retries,
+            repeated_calls=self.repeated_calls,
         )
 
 
@@ -83,8 +94,10 @@ class Agent(Generic[OutputT]):
     """An agent: a model, instructions, tools, and optionally the type of its output.
 
     `model` is a name like `openai:gpt-5` or `openai_chat:NAME@http://127.0.0.1:8000/v1`, or a model object. `instructions` is
-    text or a function of the run's context; what it gives is frozen in `run_started`. `source` and `digest` say where the agent
-    came from, so that the command line can find it again.
+    text or a function of the run's context; what it gives is frozen in `run_started`. `policy` are rules for its calls, of which
+    the first that matches decides. `stop_after_turn` ends a run behind a turn of which it is true; it is pure: a resume asks it
+    again. `pre_user`, `post_assistant`, `pre_tool` and `post_tool` are hooks, one or several. `source` and `digest` say where
+    the agent came from, so that the command line can find it again.
     """
 
     name: str
@@ -95,12 +108,20 @@ class Agent(Generic[OutputT]):
     output: type[OutputT] | None = None
     limits: Limits = field(default_factory=Limits)
     model_options: Mapping[str, object] = field(default_factory=dict)
+    policy: Sequence[Rule] = ()
+    stop_after_turn: StopCondition | None = None
+    pre_user: Hook | Sequence[Hook] = ()
+    post_assistant: Hook | Sequence[Hook] = ()
+    pre_tool: Hook | Sequence[Hook] = ()
+    post_tool: Hook | Sequence[Hook] = ()
     source: str | None = None
     digest: str | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable() or len(self.name) > NAME_CHARS_MOST:
             raise BadAgent(f"an agent needs a printable name of 1 to {NAME_CHARS_MOST} characters, not {self.name!r}")
+        if any(not isinstance(rule, Rule) for rule in self.policy):
+            raise BadAgent(f"the policy of agent {self.name!r} is a list of Rule")
 
     def tool_ports(self) -> dict[str, ToolPort]:
         """Its tools by name; plain functions become tools with the default effect. Raises BadAgent for a name used twice."""
@@ -117,6 +138,15 @@ class Agent(Generic[OutputT]):
         """Its model as its name stands today. Raises UnknownModel, BadSettings."""
         return wiring.model_named(self.model, self.model_options, clock) if isinstance(self.model, str) else self.model
 
+    def hooks(self) -> Hooks:
+        """Its hooks, each phase in its order. Raises BadAgent."""
+        named: dict[str, tuple[NamedHook, ...]] = {}
+        for phase in PHASES:
+            given: Hook | Sequence[Hook] = getattr(self, phase)
+            several = [given] if callable(given) else given
+            named[phase] = tuple(wiring.as_hook(hook, phase) for hook in several)
+        return Hooks(**named)
+
     def output_schema(self) -> str | None:
         """The JSON Schema of its output, as canonical text."""
         return None if self.output is None else output_schema(self.output)
@@ -132,7 +162,7 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
         raise BadSettings(
             f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it"
         )
-    return Kit(model=model, tools=agent.tool_ports(), deps=deps, owns_model=model is not agent.model)
+    return _kit(agent, model, deps, clock, owns_model=model is not agent.model)
 
 
 def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock: Clock) -> Kit:
@@ -142,7 +172,21 @@ def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock:
     given = None if isinstance(agent.model, str) else agent.model
     own = given is not None and given.bundle == bundle
     model = given if given is not None and own else wiring.model_frozen(bundle, _options_for(agent, bundle, clock), clock)
-    return Kit(model=model, tools=agent.tool_ports(), deps=deps, owns_model=model is not given)
+    return _kit(agent, model, deps, clock, owns_model=model is not given)
+
+
+def check_policy(agent: Agent[OutputT]) -> None:
+    """Raise BadAgent for rules that name an argument which no tool of theirs has."""
+    check_own_rules(agent.policy, agent.tool_ports())
+
+
+def _kit(agent: Agent[OutputT], model: ModelPort, deps: object, clock: Clock, *, owns_model: bool) -> Kit:
+    tools = agent.tool_ports()
+    try:
+        policy = rulebook(agent.policy, tools, agent.stop_after_turn, clock.now_ms)
+    except BadAgent as error:
+        raise BadAgent(f"agent {agent.name!r}: {error}") from None
+    return Kit(model=model, tools=tools, deps=deps, owns_model=owns_model, policy=policy, hooks=agent.hooks())
 
 
 def _options_for(agent: Agent[OutputT], bundle: Bundle, clock: Clock) -> Mapping[str, object]:
@@ -226,4 +270,5 @@ def _digest(agent: Agent[OutputT], kit: Kit) -> str:
     """Of what decides what the agent does; instructions that are a function count as their name."""
     told = agent.instructions if isinstance(agent.instructions, str) else getattr(agent.instructions, "__qualname__", "function")
     specs = json.encode([port.spec for port in kit.tools.values()]).decode()
-    return digest_text(canonical([agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema()]))
+    rules = [[rule.told() for rule in agent.policy]] if agent.policy else []
+    return digest_text(canonical([agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema(), *rules]))

@@ -8,6 +8,12 @@
     [tools.refund]
     command = ["./refund", "{order_id}", "{cents}"]
     args = { order_id = "string", cents = "integer" }
+    ask = "cents > 5000"
+
+    [[policy]]
+    decision = "deny"
+    tool = "refund"
+    when = "cents > 100000"
 
 Relative paths start from the directory of the file, so that a resume from elsewhere finds the same agent.
 """
@@ -24,14 +30,15 @@ from semel import wiring
 from semel.core.keys import canonical
 from semel.core.values import Effect, ToolSpec, digest_text
 from semel.errors import BadAgent, BadSettings
-from semel.faces.agent import Agent, Limits
+from semel.faces.agent import Agent, Limits, check_policy
 from semel.faces.importing import import_named
+from semel.faces.policies import rules_of
 from semel.faces.reading import read_small
 from semel.ports.tool import ToolPort
 
 FILE_NAME = "agent.toml"
-KEYS = ("name", "model", "instructions", "limits", "model_options", "tools")
-LATER_KEYS = ("mcp", "trust_hints", "ask")
+KEYS = ("name", "model", "instructions", "limits", "model_options", "policy", "tools")
+LATER_KEYS = ("mcp", "trust_hints")
 _FILE, _SCRIPTED = "file:", "scripted:"
 _LIMITS = tuple(Limits.__dataclass_fields__)
 
@@ -44,6 +51,7 @@ class _Top(msgspec.Struct, kw_only=True):
     instructions: str = ""
     limits: dict[str, Any] = {}
     model_options: dict[str, Any] = {}
+    policy: list[dict[str, Any]] = []
     tools: dict[str, dict[str, Any]] = {}
 
 
@@ -55,18 +63,21 @@ def load_agent_file(path: Path) -> Agent[str]:
     top = _converted(path, "", table, _Top)
     told, files = _instructions(path, top.instructions)
     try:
-        return Agent(
+        agent: Agent[str] = Agent(
             top.name,
             model=_model(path, top.model),
             instructions=told,
             tools=[_tool(path, name, tool) for name, tool in top.tools.items()],
             limits=_limits(path, top.limits),
             model_options=_model_options(path, top.model_options),
+            policy=rules_of(top.policy),
             source=str(path),
             digest=digest_text(canonical([table, files])),
         )
+        check_policy(agent)
     except BadAgent as error:
         raise error if str(error).startswith(str(path)) else BadAgent(f"{path}: {error}") from error
+    return agent
 
 
 def _read(path: Path) -> str:

@@ -24,7 +24,7 @@ from semel.engine.diary import Diary, StopOutcome
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
-from semel.errors import SemelError, need
+from semel.errors import ApprovalClosed, SemelError, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
 from semel.faces.asking import (
     RouteChanged,
@@ -44,7 +44,16 @@ from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
-from semel.faces.views import InboxItem, events_behind, find_call, find_waiting_call, inbox_of, is_known, view_of
+from semel.faces.views import (
+    InboxItem,
+    answered_approval,
+    events_behind,
+    find_call,
+    find_waiting_call,
+    inbox_of,
+    is_known,
+    view_of,
+)
 from semel.ports.roster import ROSTER
 from semel.settings import read_settings
 
@@ -174,6 +183,7 @@ class Runtime:
                     return await actor.send(command, kit)
                 message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context, parts=beside.parts)
                 try:
+                    message = await actor.prepared(message, kit)
                     await self._keeper.ask(actor, message_of(message))
                 except RouteChanged:
                     continue
@@ -251,9 +261,21 @@ class Runtime:
     async def _decide(
         self, call: str, decision: str, *, by: str | None, arguments: str | None, note: str | None
     ) -> RunHandle[Any] | None:
-        found = find_waiting_call(self._ground.store, call)
+        try:
+            found = find_waiting_call(self._ground.store, call)
+        except UnknownCall as error:
+            self._check_answered(call, decision, arguments, error)
+            return None  # the same answer again, of a run that went on since
         command = checked_approval(found.call.call_key, decision, by=by, arguments=arguments, note=note)
         return await self._keeper.tell(found.session, lambda actor: approval_of(command, actor.policy))
+
+    def _check_answered(self, call: str, decision: str, arguments: str | None, unknown: UnknownCall) -> None:
+        """Raises ApprovalClosed for another answer than the one that stands, and `unknown` where there is none."""
+        found = answered_approval(self._ground.store, call)
+        if found is None:
+            raise unknown
+        if (found.decision, found.args) != (decision, arguments):
+            raise ApprovalClosed(f"call {found.call_key} was {found.decision}; an answer stands")
 
     async def resolve(
         self,

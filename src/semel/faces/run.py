@@ -95,6 +95,11 @@ class RunHandle(Generic[OutputT]):
         paused = pause_result(state, self.run_id) if ended is None else None
         if paused is not None:
             return paused
+        if ended is None and self.run_id in _queued(state):
+            raise RunNotCompleted(
+                f"the message of run {self.run_id[:8]} waits in the queue of session {self.session!r}; its run starts by itself "
+                f"when what is before it is done (`semel inbox`). Send it again under its key to wait for it"
+            )
         if ended is None:
             raise stopped(self.session, self.run_id)
         return result_of(state, ended, convert_output(ended.output, self._output))
@@ -134,6 +139,11 @@ class RunHandle(Generic[OutputT]):
     def _from_log(self, after: int) -> list[dict[str, Any]]:
         view = self._store.read(self.session, after)
         return [frame_event(frame) for frame in view.frames if frame.seq > max(0, after)]
+
+
+def _queued(state: Session) -> frozenset[str]:
+    """The runs that the messages of the queue will start."""
+    return frozenset(state.keys[message.key].run_id for message in state.queue)
 
 
 def stopped(session: str, run_id: str) -> RunNotCompleted:

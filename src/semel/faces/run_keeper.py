@@ -72,6 +72,8 @@ class RunKeeper:
         view = view_of(self.ground.store, session)
         state, due = view.state, due_message(view.state)
         ref = state.run.agent if state.run is not None else due.request.agent if due is not None else None
+        if view.owner is None:
+            self.sessions.teller.look_at(state)  # a process that died may have told nobody
         if ref is None or ref.name not in self.crew.names or view.owner is not None:
             return
         if state.run is None:

@@ -10,7 +10,7 @@ from semel.core.decide import known_delivery
 from semel.core.frame import Frame, incomplete, witnessed
 from semel.core.open_calls import OpenCall, answered_calls
 from semel.core.open_log import state_of
-from semel.core.records import AgentRef
+from semel.core.records import AgentRef, ApprovalResolved
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
 from semel.core.values import JSON, Part, clean_json, clean_text
@@ -188,6 +188,22 @@ def find_waiting_call(store: SessionStore, prefix: str) -> WaitingCall:
     if found:
         raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
     raise NoSuchCall(f"no call that waits for an answer or a result has a key that starts with {prefix!r}; see `semel inbox`")
+
+
+def answered_approval(store: SessionStore, prefix: str) -> ApprovalResolved | None:
+    """The one answered approval whose call's key starts like this, also of a step that is over; None for none, or several."""
+    answered = (record for session in store.sessions() for record in _approvals_of(store, session))
+    found = [record for record in answered if prefix and record.call_key.startswith(prefix)]
+    return found[0] if len(found) == 1 else None
+
+
+def _approvals_of(store: SessionStore, session: str) -> list[ApprovalResolved]:
+    try:
+        frames = store.read(session).frames
+    except SemelError:
+        return []
+    marked = (frame.payload for frame in frames if frame.payload.startswith(b'{"type":"approval_resolved"'))
+    return [json.decode(payload, type=ApprovalResolved) for payload in marked]
 
 
 def _answered_calls(store: SessionStore) -> Iterator[WaitingCall]:

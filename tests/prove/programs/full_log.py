@@ -80,7 +80,7 @@ def results() -> CameBack:
 async def fill(root: str, ceiling_bytes: int) -> dict[str, object]:
     ground = ground_at(root, UnsyncedDisk(), ceiling_bytes)
     writer, barrier = await open_session(ground, SESSION, Feed())
-    config = Config(bundle=BUNDLE, limits=Limits(steps=10**9, tokens=10**12, wall_ms=10**9))
+    config = Config(bundle=BUNDLE, limits=Limits(steps=10**9, tokens=10**12, wall_ms=10**9, repeated_calls=10**9))
     command = Send(key="k", text="fill it", agent=AgentRef(name="a"), config=config, instructions="", tools=(SPEC,))
     await barrier.commit(send(barrier.state, command).records)
     turns = 0

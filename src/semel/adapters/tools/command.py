@@ -16,6 +16,7 @@ import msgspec
 from semel.adapters.tools.declaration import declare
 from semel.adapters.tools.execution import Command, Ended, execute
 from semel.adapters.tools.processes import CALL_KEY_VARIABLE, end_processes
+from semel.core.rules import ask_rule
 from semel.core.values import JSON, Effect, Frozen, ToolSpec, printable
 from semel.errors import BadAgent, CallNotSent, InvariantBroken, OutcomeUnknown, ToolFailed
 from semel.ports.tool import Call, Happened, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
@@ -35,7 +36,8 @@ class CommandDeclaration(Frozen, frozen=True, kw_only=True, forbid_unknown_field
 
     `command` and `reconcile` are argument lists; `{name}` in an item stands for an argument, `{call_key}` for the call's
     key. `args` gives each argument its type, or its JSON Schema; one with a `default` may be left out. `env` names further
-    variables to pass on. `timeout` is in seconds, `output_bytes_max` bounds what is kept of the output.
+    variables to pass on. `timeout` is in seconds, `output_bytes_max` bounds what is kept of the output. `ask` is true, or a
+    condition over the arguments, where a person has to approve a call first; after `ask_expires` seconds silence means no.
     """
 
     command: tuple[str, ...]
@@ -48,6 +50,8 @@ class CommandDeclaration(Frozen, frozen=True, kw_only=True, forbid_unknown_field
     reconcile: tuple[str, ...] | None = None
     env: tuple[str, ...] = ()
     output_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = OUTPUT_BYTES_MAX
+    ask: bool | str | None = None
+    ask_expires: float | None = None
 
 
 def answer(ended: Ended) -> str:
@@ -97,6 +101,7 @@ class CommandTool(ToolPort):
         self._directory = directory.absolute()
         self._clock = clock
         self._grace_seconds = grace_seconds
+        self.ask_rule = ask_rule(name, ask=declaration.ask, expires=declaration.ask_expires)
         self._spec = declare(
             name,
             description=f"Runs {Path(declaration.command[0]).name}"

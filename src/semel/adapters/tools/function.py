@@ -2,13 +2,14 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypedDict, Unpack, overload
 
 from semel.adapters.tools.declaration import EffectName, declare
 from semel.adapters.tools.signature import Signature, to_json
 from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe, result_text
+from semel.core.rules import Predicate, Rule, ask_rule
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
 from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
@@ -22,6 +23,8 @@ class FunctionTool(ToolPort):
     An async function runs on the event loop; any other runs in a daemon thread, so that one that is deaf to cancellation
     cannot hold the process back. A value that JSON cannot carry is an error of a call that did run (T19).
     """
+
+    ask_rule: Rule | None = None
 
     def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature, reconciler: Reconciler | None) -> None:
         """Use `tool`, which derives all of this from the function."""
@@ -64,6 +67,20 @@ class FunctionTool(ToolPort):
         return False
 
 
+class Declared(TypedDict, total=False):
+    """What a function's tool declares beside its name, docstring and annotations."""
+
+    name: str | None
+    description: str | None
+    effect: EffectName
+    interruptible: bool
+    sequential: bool
+    timeout: float | None
+    reconcile: Reconciler | None
+    ask: bool | str | Predicate | None
+    ask_expires: float | None
+
+
 @overload
 def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 @overload
@@ -76,44 +93,50 @@ def tool(
     sequential: bool = False,
     timeout: float | None = None,
     reconcile: Reconciler | None = None,
+    ask: bool | str | Predicate | None = None,
+    ask_expires: float | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: EffectName = Effect.ONCE,
-    interruptible: bool = True,
-    sequential: bool = False,
-    timeout: float | None = None,
-    reconcile: Reconciler | None = None,
+    function: Callable[..., Any] | None = None, /, **declared: Unpack[Declared]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool. Its name, docstring and annotations are what the model sees.
 
     `effect` says whether a call may run again after a crash: "once" (never), "idempotent" (under the same `call.key`),
     "read" (freely). `interruptible` allows to cancel a running call; `sequential` makes its whole batch run one by one;
-    `timeout` is in seconds. `reconcile(call)` asks the outside what became of `call.key` and never acts. Raises BadAgent.
+    `timeout` is in seconds. `reconcile(call)` asks the outside what became of `call.key` and never acts. `ask` is True, or a
+    condition over the arguments (text, or a function of them): a person has to approve such a call first; after `ask_expires`
+    seconds silence means no. Raises BadAgent.
     """
 
     def register(target: Callable[..., Any]) -> FunctionTool:
-        title = str(name or getattr(target, "__name__", type(target).__name__))
+        title = str(declared.get("name") or getattr(target, "__name__", type(target).__name__))
         if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
             raise BadAgent(f"tool {title!r}: a generator has no single result; return a value, and report with call.progress.")
         signature = Signature(target, title)
+        description = declared.get("description")
+        reconciler = declared.get("reconcile")
         spec = declare(
             title,
             description=inspect.getdoc(target) or "" if description is None else description,
             parameters=signature.schema,
-            effect=effect,
-            interruptible=interruptible,
-            sequential=sequential,
-            timeout=timeout,
-            reconciles=reconcile is not None,
+            effect=declared.get("effect", Effect.ONCE),
+            interruptible=declared.get("interruptible", True),
+            sequential=declared.get("sequential", False),
+            timeout=declared.get("timeout"),
+            reconciles=reconciler is not None,
         )
-        return FunctionTool(target, spec, signature, reconcile)
+        made = FunctionTool(target, spec, signature, reconciler)
+        made.ask_rule = ask_rule(title, ask=declared.get("ask"), expires=declared.get("ask_expires"))
+        return made
 
+    _refuse_unknown(declared)
     return register if function is None else register(function)
+
+
+def _refuse_unknown(declared: Mapping[str, object]) -> None:
+    unknown = sorted(declared.keys() - Declared.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"tool() takes no {unknown[0]!r}; it takes {', '.join(Declared.__annotations__)}")
 
 
 async def _call(function: Callable[[], Any], name: str) -> Any:

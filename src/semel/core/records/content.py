@@ -4,10 +4,22 @@ A piece of content is an *entry*, found by its `entry_id`. Control records carry
 for ever (K15).
 """
 
-from typing import Literal
-
+from semel.core.hook_notes import HookNote, HookPhase, ToolOutput
 from semel.core.limits import Limits
-from semel.core.values import JSON, AssistantMessage, Bundle, Frozen, Part, ToolMessage, ToolSpec, UserMessage
+from semel.core.values import JSON, AssistantMessage, Bundle, Frozen, ToolMessage, ToolSpec, UserMessage
+
+__all__ = [
+    "AgentRef",
+    "Config",
+    "Content",
+    "Entry",
+    "Failure",
+    "HookNote",
+    "HookPhase",
+    "Instructions",
+    "ToolOutput",
+    "ToolSet",
+]
 
 
 class Config(Frozen, frozen=True, kw_only=True, tag="config"):
@@ -38,13 +50,6 @@ class ToolSet(Frozen, frozen=True, kw_only=True, tag="tools"):
     tools: tuple[ToolSpec, ...]
 
 
-class ToolOutput(Frozen, frozen=True, kw_only=True, tag="tool_output"):
-    """What a call gave, as the model reads it: a text, or ordered parts."""
-
-    text: str
-    parts: tuple[Part, ...] = ()
-
-
 Content = UserMessage | AssistantMessage | ToolMessage | ToolOutput | Config | Instructions | ToolSet
 
 
@@ -53,25 +58,6 @@ class Entry(Frozen, frozen=True, kw_only=True):
 
     entry_id: str
     content: Content
-
-
-HookPhase = Literal["pre_user", "post_assistant", "pre_tool", "post_tool"]
-
-
-class HookNote(Frozen, frozen=True, kw_only=True):
-    """What a hook did to the content of its record; stored once, never run again on replay (P35, FACT20).
-
-    `subject` is what the hook was given: messages before the user's input, an assistant message behind an answer, an output
-    behind a tool. Before a tool it is the opaque text of the arguments, whatever that text looks like (M13, M14).
-    """
-
-    phase: HookPhase
-    hook: str
-    verdict: str
-    messages: tuple[UserMessage, ...] = ()
-    answer: AssistantMessage | None = None
-    output: ToolOutput | None = None
-    arguments: str | None = None
 
 
 class AgentRef(Frozen, frozen=True, kw_only=True):

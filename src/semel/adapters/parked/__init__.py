@@ -1,0 +1,1 @@
+"""Ways to tell a person that a session waits: a command, a webhook; each waiting once."""
