@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel import Agent, Completed, File, Runtime, tool
+from semel import Agent, Completed, File, PreUser, Runtime, tool
 from semel.adapters.memory.store import MemoryStore
 from semel.core.media import MEDIA_BYTES_MOST, kind_of
 from semel.errors import BadSettings, BlobDamaged, KeyReuse
@@ -237,3 +237,25 @@ async def test_a_file_goes_along_with_a_message_to_a_session_at_work(delivery: A
     assert [in_base64(PNG) in body for body in bodies] == [False, True]
     gated = [frame for frame in ground.store.read("s").frames if "media-content/v1" in frame.requires]
     assert gated
+
+
+@pytest.mark.parametrize("delivery", [None, "queue"])
+async def test_a_hook_that_changes_a_message_leaves_its_file_and_its_key(delivery: Any) -> None:
+    """Q9, M7: the key stands for the message as it was sent, with its file, and the file is in the request all the same."""
+
+    def louder(told: PreUser) -> str:
+        return told.text.upper()
+
+    ground = memory_ground()
+    async with ModelServer({"answers": [{"text": "One."}, {"text": "Two."}]}) as server:
+        agent = agent_at(server, "openai_chat", pre_user=louder)
+        async with Runtime(agents=[agent], ground=ground) as runtime:
+            session = runtime.session("s", agent=agent)
+            run = await session.send("look", key="k", delivery=delivery, files=[File(PNG)])
+            await run.result()
+            assert (await session.send("look", key="k", delivery=delivery, files=[File(PNG)])).run_id == run.run_id
+            with pytest.raises(KeyReuse, match="another input"):
+                await session.send("look", key="k", delivery=delivery, files=[File(PDF)])
+        (body,) = [received.body.decode() for received in server.requests]
+    assert "LOOK" in body
+    assert in_base64(PNG) in body
