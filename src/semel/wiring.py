@@ -19,25 +19,29 @@ from semel.settings import PARKED_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from semel.adapters.file.backup import CopyList
+    from semel.adapters.file.disk import Disk
     from semel.adapters.file.doctor import Finding
     from semel.adapters.file.repair import Loss
     from semel.adapters.file.store import FileStore
     from semel.adapters.models.opaque import StatePolicies
 
 
-def ground_of(settings: Settings) -> Ground:
-    """The embedded default: one directory, system clock, random ids. Raises BadSettings."""
+def ground_of(settings: Settings, disk: "Disk | None" = None) -> Ground:
+    """The embedded default: one directory, system clock, random ids. Raises BadSettings.
+
+    Another `disk` is for `bench`, which counts.
+    """
     from semel.adapters.system import SystemClock, SystemIds
 
-    return Ground(store=store_of(settings), clock=SystemClock(), ids=SystemIds(), parked=parked_hook(settings))
+    return Ground(store=store_of(settings, disk), clock=SystemClock(), ids=SystemIds(), parked=parked_hook(settings))
 
 
-def store_of(settings: Settings) -> "FileStore":
+def store_of(settings: Settings, disk: "Disk | None" = None) -> "FileStore":
     """The logs of a state directory, for those who look at files: `verify` and `tail --follow`."""
     from semel.adapters.file.store import FileStore
     from semel.adapters.system import SystemClock
 
-    return FileStore(settings.state, SystemClock(), known=KNOWN, inline_sync=settings.inline_sync)
+    return FileStore(settings.state, SystemClock(), known=KNOWN, disk=disk, inline_sync=settings.inline_sync)
 
 
 def parked_hook(settings: Settings) -> ParkedHook | None:

@@ -100,8 +100,9 @@ class Trusting(Barrier):
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
-        places = self._places((record,), at_ms)
-        self._noted_frames.extend(self._writer.note(_payloads((record,)), at_ms=at_ms))
+        payloads = _payloads((record,))
+        places = self._places((record,), payloads, at_ms)
+        self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
 

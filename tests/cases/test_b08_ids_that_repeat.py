@@ -4,10 +4,11 @@ import pytest
 
 from semel import Agent, Completed, Runtime
 from semel.adapters.memory.store import Medium
+from semel.core.limits import Limits
 from semel.core.values import AssistantMessage, ToolCall, ToolMessage
 from tests.cases.serve import messages, paired, recorded, replies, stream
 from tests.core.cast import driver
-from tests.core.machine import good
+from tests.core.machine import good, say
 from tests.engine.fakes import counting, ground
 
 
@@ -60,13 +61,39 @@ def test_b08_a_death_in_turn_2_leaves_its_own_call_open_though_turn_1_has_a_resu
     assert "unknown" in told[ids[1]]
 
 
-def test_b08_the_same_call_with_the_same_arguments_runs_each_time_until_somebody_says_stop() -> None:
-    """Nothing is merged in silence. A guard against a model that is stuck is no part of the core."""
-    d = driver()
+def test_b08_the_same_call_with_the_same_arguments_runs_each_time_until_the_limit_ends_the_run_by_name() -> None:
+    """Nothing is merged in silence: each of them runs, and a model that is stuck costs no more than the limit."""
+    d = driver(limits=Limits(repeated_calls=20))
     d.send()
-    for _ in range(20):
+    for at in range(20):
+        assert d.state.run is not None, at
         d.answer(same_id("{}"))
-        d.back({0: good("again")})
+        if at % 7 == 3:
+            d.back({0: good("again")})
+            d.die()  # the count is in the log
+            d.resume()
+        else:
+            d.back({0: good("again")})
     assert len(d.dispatched) == 20
+    ended = d.state.ended[d.state.newest or ""]
+    assert (ended.reason, ended.error and ended.error.code) == ("repeated_calls", "repeated_calls")
+    d.send("k2", "and now?")
     ids = [call.id for message in d.sent[-1] if isinstance(message, AssistantMessage) for call in message.calls]
     assert len(set(ids)) == len(ids) == 20
+    d.answer(same_id("{}"))  # another run counts anew
+    d.back()
+    assert d.state.run is not None
+
+
+@pytest.mark.parametrize("other", ['{"n":1}', None], ids=["other arguments", "a word between"])
+def test_b08_answers_that_differ_are_no_repeats(other: str | None) -> None:
+    d = driver(limits=Limits(repeated_calls=3, steps=100))
+    d.send()
+    for at in range(40):
+        if other is None and at % 2:
+            d.message(f"s{at}", "go on", "steer")
+            d.answer(say("I go on"))
+            continue
+        d.answer(same_id(other if other is not None and at % 2 else "{}"))
+        d.back()
+    assert d.state.run is not None

@@ -13,7 +13,7 @@ from semel.core.records import ToolNoDispatch, ToolResult
 from semel.core.values import ToolCall
 from semel.errors import SessionFull
 from tests.core.cast import asks_for, driver
-from tests.core.driver import Driver
+from tests.core.driver import Died, Driver
 from tests.core.machine import call, good, say
 from tests.core.scripts import SCRIPTS
 from tests.core.writes import Write, folded, size_of
@@ -109,6 +109,23 @@ def test_b12_a_full_session_still_takes_its_close_out_a_cancel_and_a_verdict() -
     assert not d.state.unknown
     assert d.state.ended[d.state.newest or ""].reason == "cancelled"
     assert d.used <= d.ceiling_bytes
+
+
+def test_b12_a_pause_that_a_death_lost_has_its_room_in_a_full_log() -> None:
+    d = driver()
+    d.send()
+    d.answer(call("pay"))
+    d.tear = 1  # the hold is there; that the run waits for it is not
+    with pytest.raises(Died):
+        d.back(held=[0])
+    d.die()
+    d.ceiling_bytes = d.used + reserve_bytes(d.state)
+    d.resume()
+    assert d.state.run is not None
+    assert d.state.run.pause is not None
+    close_full(d, CameBack(settled={0: LONG_RESULT}))
+    assert d.used <= d.ceiling_bytes
+    assert d.state.ended[d.state.newest or ""].error is not None
 
 
 def news_of(d: Driver) -> list[Outcome | None]:

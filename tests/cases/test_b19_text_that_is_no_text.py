@@ -61,7 +61,7 @@ async def test_b19_a_run_whose_model_and_tools_give_broken_text_goes_on_and_ever
     assert "\N{GRINNING FACE}" in sent
     assert f"menu{LOST}.txt" in sent
     view = view_of(store, "s")
-    (call,) = tell(view.frames, "s")[0].steps[0].calls
+    (call,) = tell(view.frames, view.state).runs[0].steps[0].calls
     visible(f"{call.arguments} {call.output}").encode("utf-8")
     log = (tmp_path / "state" / "sessions" / "s" / "wal.log").read_bytes()
     assert b"\\ud" not in log.lower()

@@ -17,17 +17,22 @@ from semel.core.records import (
     CompactionWait,
     ContextCeilingDecided,
     ContextCeilingWait,
+    Entry,
     HistorySupplied,
+    IndeterminateResolved,
     LateResult,
     ModelStepFinished,
     OpaqueStateVoided,
     Queued,
     Record,
+    RunCancelRequested,
     RunFinished,
     RunRefrozen,
     RunStarted,
+    SendDelivered,
     StepStarted,
     ToolBatchStarted,
+    ToolCallDeferred,
     ToolCallProviderHeld,
     ToolCallReturned,
     ToolDispatchIntent,
@@ -37,7 +42,7 @@ from semel.core.records import (
     TurnFinished,
 )
 from semel.core.values import UserMessage
-from tests.core.corruptions import Case
+from tests.core.corruptions import RUN, Case
 from tests.core.edits import Change, at, but, first_of, same, then, twice, up_to, without
 
 HISTORY = first_of("supplied", HistorySupplied)
@@ -83,8 +88,43 @@ def with_summary(text: str) -> Change:
     return at(CompactionViewApplied, edit)
 
 
+def deferred_too(handle: str) -> Change:
+    """The other call of the batch is deferred as well."""
+    other = first_of("deferred", ToolBatchStarted).planned_calls[1]
+    again = {"ordinal": 1, "tool_call_id": other.tool_call_id, "call_key": other.call_key, "handle": handle}
+    return behind(ToolCallDeferred, lambda record: replace(record, **again))
+
+
+def answer_before(content: Any) -> Change:
+    """The entry of the first answer is there before the answer is."""
+    name = first_of("text", StepStarted).result_entry
+    return at(RunStarted, lambda r: [replace(r, entries=(*r.entries, Entry(entry_id=name, content=content)))])
+
+
+def another_run(record: Any) -> Record:
+    """A run that goes on from the same verdict, under a key of its own."""
+    return replace(record, run_id="other", key="other", entries=())
+
+
+def handed_over(cancel: Any) -> Record:
+    name = first_of("next_run", Queued).request.input[0].entry_id
+    return SendDelivered(submission_id="q1", run_id=cancel.run_id, delivery="steer", input=(name,))
+
+
+def result_of_closed(closed: Any) -> ToolResult:
+    """A result of the call that a person's no has closed."""
+    result = first_of("approval", ToolResult)
+    return replace(result, batch_id=closed.batch_id, ordinal=closed.ordinal, tool_call_id=closed.tool_call_id)
+
+
 MORE: dict[str, Case] = {
     # K2, K3: the operation is there, and open
+    "a run that goes on from a call without a verdict": Case(
+        "unknown_operation",
+        "verdict_and_continue",
+        without(IndeterminateResolved),
+        but(RunStarted, nth=1, continues=None),
+    ),
     "a batch of a run that never began": Case("unknown_operation", "parallel", but(ToolBatchStarted, run_id="other"), same),
     "a batch behind the end of its run": Case(
         "record_after_finish", "parallel", lambda records: [*records, first_of("parallel", ToolBatchStarted)], same
@@ -170,6 +210,9 @@ MORE: dict[str, Case] = {
         lambda records: [*up_to(ToolResult)(records), first_of("early_return", ToolCallReturned)],
         up_to(ToolResult),
     ),
+    "a result of a call that its approval has closed (CON12)": Case(
+        "duplicate_tool_invocation", "approval", behind(ApprovalRecorded, result_of_closed), same
+    ),
     # K11, C47: an entry has one content, a part one tag
     "an input that is a config": Case(
         "provisioned_entry_mismatch", "text", at(RunStarted, lambda r: [replace(r, input=(r.config,))]), same
@@ -186,7 +229,41 @@ MORE: dict[str, Case] = {
         then(but(RunStarted, nth=1, tags=((5,),)), but(BudgetFired, tag=5)),
         then(but(RunStarted, nth=1, tags=((5,),)), but(BudgetFired, tag=6)),
     ),
+    "an entry that is named as a message and is none": Case(
+        "provisioned_entry_mismatch",
+        "next_run",
+        at(
+            Queued,
+            lambda r: [replace(r, request=replace(r.request, input=(Entry(entry_id="e", content=RUN.entries[0].content),)))],
+        ),
+        same,
+    ),
+    "an answer that was there with other words": Case(
+        "provisioned_entry_mismatch",
+        "text",
+        answer_before(UserMessage(text="other words")),
+        answer_before(first_of("text", ModelStepFinished).assistant_message.content),
+    ),
+    "a verdict from which two runs go on": Case(
+        "provisioned_entry_mismatch",
+        "verdict_and_continue",
+        lambda records: [*records, another_run(first_of("verdict_and_continue", RunStarted, nth=1))],
+        lambda records: [*records, replace(another_run(first_of("verdict_and_continue", RunStarted, nth=1)), continues=None)],
+    ),
+    # K6
+    "a queued message that goes into a run behind its abort": Case(
+        "queue_after_abort",
+        "interrupt",
+        behind(RunCancelRequested, handed_over),
+        then(before(RunCancelRequested, handed_over), up_to(RunCancelRequested)),
+    ),
     # K12
+    "a handle for two calls": Case(
+        "invalid_deferred_handle",
+        "deferred",
+        deferred_too(first_of("deferred", ToolCallDeferred).handle),
+        then(deferred_too("another"), up_to(ToolCallDeferred, nth=1)),
+    ),
     "a late result of a held call under a handle": Case(
         "invalid_deferred_handle", "held_and_cancelled", but(LateResult, handle="h"), same
     ),

@@ -2,7 +2,7 @@
 
 A death drops what is in memory: what is being asked, what is in flight. A write can be torn: of the records of one commit only
 the first survive, and none of its effects was released. The oracle stands outside: each request by the step it was for, each
-dispatch by its call key, each message that was acknowledged.
+dispatch by its call key, each call that some record has settled, each message that was acknowledged.
 """
 
 from collections import Counter
@@ -62,22 +62,17 @@ from semel.core.outcomes import settle as settlement
 from semel.core.pairing import fault_of
 from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
-from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
+from semel.core.records import AgentRef, Config, Record
 from semel.core.recover import recover
-from semel.core.state import Run
+from semel.core.state import Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
 from semel.errors import SessionFull
-from tests.core.machine import BUNDLE, good
-from tests.core.writes import Write, folded, size_of
+from tests.core.machine import BUNDLE, attempt, good, place_of
+from tests.core.writes import Write, folded, settled_in, size_of
 
 AGENT = AgentRef(name="a")
-
-
-def place_of(run: Run, step_id: int) -> tuple[str, int, bool]:
-    """What has one request: a step, before and behind the one repair of provider state that its run may have."""
-    return run.run_id, step_id, run.state_rejected
 
 
 class Died(BaseException):
@@ -103,15 +98,21 @@ class Driver:
     doubt: frozenset[int] = frozenset()
     stopping: bool = False
     fresh: bool = True
+    torn: bool = False
     requests: dict[tuple[str, int, bool], bytes] = field(default_factory=dict)
     sent: list[list[Said]] = field(default_factory=list)
     dispatched: Counter[str] = field(default_factory=Counter)
+    redispatched: int = 0
     reconciled: Counter[str] = field(default_factory=Counter)
+    settled: set[tuple[str, int]] = field(default_factory=set)
+    held: list[Record] = field(default_factory=list)
     tool_of: dict[str, str] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.state = folded(self.writes)
+        self.refolded = (len(self.writes), self.state)
+        self.settled = {place for write in self.writes for place in settled_in(write.records)}
 
     # what is asked for
 
@@ -187,7 +188,7 @@ class Driver:
         """The model answers; `hooks` are what the agent's hooks said of it."""
         effect = self._asked()
         answered = Answered(
-            attempt=self._attempt(effect, "completed"),
+            attempt=attempt(effect, "completed"),
             blocks=tuple(blocks),
             stop=stop,
             usage=Usage(input=10, output=1),
@@ -198,7 +199,7 @@ class Driver:
     def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout") -> None:
         effect = self._asked()
         failed = ExchangeFailed(
-            attempt=self._attempt(effect, failure),
+            attempt=attempt(effect, failure),
             failure=failure,
             message="too slow",
             retryable=retryable,
@@ -239,12 +240,24 @@ class Driver:
     # life and death
 
     def die(self) -> None:
-        """The process is gone; what its log has is folded anew."""
+        """The process is gone; what its log has is folded anew, to what the process knew unless it died in a write."""
+        again = self._refold()
+        assert self.torn or again == self.state, "the fold of the log is the live state"
+        self.torn = False
+        self.held.clear()
         self.asking, self.asked_about, self.doubt, self.stopping, self.fresh = None, None, frozenset(), False, True
         self.flying.clear()
         self.tear = None
         self.fence += 1
-        self.state = folded(self.writes)
+        self.state = again
+
+    def _refold(self) -> Session:
+        """The fold of the log, made apart from the live state; what an earlier death has folded is not folded again."""
+        done, state = self.refolded
+        for write in self.writes[done:]:
+            state = fold(write.placed(state.head), state)
+        self.refolded = (len(self.writes), state)
+        return state
 
     def resume(self) -> None:
         if self.state.run is not None and self.asking is None and not self.flying:
@@ -285,6 +298,7 @@ class Driver:
     def _do(self, decision: Decision, *, keep: bool = False) -> None:
         """Commit, then release; `keep` leaves what is under way as it is."""
         self._commit(decision)
+        self.held += decision.held
         if not keep:
             self.doubt = decision.doubt
         for effect in decision.effects:
@@ -293,9 +307,9 @@ class Driver:
             assert self.idle, "a run ends with nothing under way"
 
     def _commit(self, decision: Decision) -> None:
-        records = list(decision.records)
-        if not records:
+        if not decision.records:
             return
+        records, self.held = [*self.held, *decision.records], []
         if not self._fits(records):
             records = [record for record in records if not dispensable(record)]
             if not self._fits(records):
@@ -303,7 +317,9 @@ class Driver:
         kept = len(records) if self.tear is None else min(self.tear, len(records))
         torn = self.tear is not None
         self.tear = None
+        self.settled |= settled_in(records[:kept])
         if torn:
+            self.torn = True
             if kept:
                 self.writes.append(Write(records[:kept], kept == len(records), self.fence))
             raise Died
@@ -323,11 +339,10 @@ class Driver:
                 self._ask(effect)
             case Dispatch(ordinals=ordinals):
                 for at in ordinals:
-                    self.dispatched[self.key_of(at)] += 1
-                    self.tool_of[self.key_of(at)] = self.spec_of(at).name
-                    assert self.dispatched[self.key_of(at)] == 1 or self.spec_of(at).effect is not Effect.ONCE
+                    self._leaves(at)
                 self.flying.update(ordinals)
             case Reconcile(ordinal=at):
+                self._unsettled(at)
                 self.reconciled[self.key_of(at)] += 1
                 self.flying.add(at)
                 self.asked_about = at
@@ -337,6 +352,23 @@ class Driver:
                 assert set(ordinals) <= self.flying
             case _:
                 raise AssertionError(effect)
+
+    def _leaves(self, at: int) -> None:
+        """A call leaves: not one that is settled, and a once call for the first time."""
+        key, spec = self.key_of(at), self.spec_of(at)
+        self._unsettled(at)
+        self.redispatched += key in self.dispatched
+        self.dispatched[key] += 1
+        self.tool_of[key] = spec.name
+        assert self.dispatched[key] == 1 or spec.effect is not Effect.ONCE, "a once call leaves once"
+        assert self._call(at).intent, "the intent is in the log before the call leaves"
+
+    def _unsettled(self, at: int) -> None:
+        assert (self._batch_id, at) not in self.settled, "nothing that is settled is dispatched or asked about"
+
+    @property
+    def _batch_id(self) -> str:
+        return str(self.state.run.step.batch.batch_id)  # type: ignore[union-attr]  # there while a batch is open
 
     def _ask(self, effect: CallModel) -> None:
         """A request leaves. It keeps the history contract, repeats what an earlier attempt sent, and tells no unknown."""
@@ -354,18 +386,6 @@ class Driver:
         assert not any(call.run_id == run.run_id for call in self.state.unknown), "no model of a run sees its unknown call"
         self.sent.append(said)
         self.asking = effect
-
-    def _attempt(self, effect: CallModel, outcome: str) -> ModelAttemptFinished:
-        return ModelAttemptFinished(
-            step_id=effect.step_id,
-            attempt=effect.attempt,
-            http_attempt=effect.used,
-            request_body_len=1,
-            request_body_sha256="0",
-            response_body_len=1,
-            outcome=outcome,
-            ts_ms=0,
-        )
 
     def key_of(self, at: int) -> str:
         return self._call(at).planned.call_key

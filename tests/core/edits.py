@@ -91,5 +91,5 @@ def swapped(kind: type, other: type) -> Change:
     return apply
 
 
-def first_of(name: str, kind: type) -> Any:
-    return next(record for record in records_of(name) if isinstance(record, kind))
+def first_of(name: str, kind: type, *, nth: int = 0) -> Any:
+    return [record for record in records_of(name) if isinstance(record, kind)][nth]

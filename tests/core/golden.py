@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from semel.core.codec import encode_checked
-from semel.core.frame import encode_frames
+from semel.core.frame import encode_frames, good_frames
 from semel.core.header import Point, encode_lineage
 from semel.ports.log import Payload
 from tests.core.machine import LINEAGE
@@ -23,14 +23,17 @@ TRANSCRIPTS = HOME / "transcripts.json"
 
 
 def encoded(writes: list[Write]) -> bytes:
-    """The bytes of a log with these commits."""
+    """The bytes of a log with these commits; of one that is torn, the frames that survived."""
     point, data = Point(), b""
     for number, write in enumerate(writes):
         payloads = [Payload(json=payload, requires=requires) for payload, requires in map(encode_checked, write.records)]
         if number == 0:
             payloads.insert(0, Payload(json=encode_lineage(LINEAGE, "s"), lineage=True))
-        encoding = encode_frames(payloads, point, at_ms=1000 + number, fence=write.fence, synced=max(point.seq - 1, 0))
-        point, data = encoding.point, data + encoding.data
+        more = payloads if write.whole else [*payloads, payloads[-1]]
+        encoding = encode_frames(more, point, at_ms=1000 + number, fence=write.fence, synced=max(point.seq - 1, 0))
+        kept = b"".join(encoding.data.splitlines(keepends=True)[: len(payloads)])
+        _, point = good_frames(kept, point)
+        data += kept
     return data
 
 

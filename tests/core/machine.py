@@ -19,7 +19,7 @@ from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
-from semel.core.state import CallState, Logged, Session
+from semel.core.state import CallState, Logged, Run, Session
 from semel.core.values import Block, Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Usage
 
 BUNDLE = Bundle(family="scripted", model="m", endpoint="", renderer=1)
@@ -95,6 +95,20 @@ class Script:
             instructions="be good",
             tools=tuple(self.tools),
         )
+
+
+def attempt(effect: CallModel, outcome: str) -> ModelAttemptFinished:
+    """The exchange of a request, as it ended."""
+    return ModelAttemptFinished(
+        step_id=effect.step_id,
+        attempt=effect.attempt,
+        http_attempt=effect.used,
+        request_body_len=1,
+        request_body_sha256="0",
+        response_body_len=1,
+        outcome=outcome,
+        ts_ms=0,
+    )
 
 
 def tool(name: str, effect: Effect = Effect.ONCE, **options: object) -> ToolSpec:
@@ -206,16 +220,7 @@ class Machine:
         self.world.requests.append(msgspec.json.encode([prompt.instructions, prompt.tools, list(prompt.messages)]))
         step = self.state.model_steps
         return Answered(
-            attempt=ModelAttemptFinished(
-                step_id=effect.step_id,
-                attempt=effect.attempt,
-                http_attempt=effect.used,
-                request_body_len=1,
-                request_body_sha256="0",
-                response_body_len=1,
-                outcome="completed",
-                ts_ms=0,
-            ),
+            attempt=attempt(effect, "completed"),
             blocks=tuple(self.script.answers[step]),
             stop=self.script.stops.get(step, Stop.END_TURN),
             usage=Usage(input=10, output=1),
@@ -249,3 +254,8 @@ def lives(script: Script, crashes: Sequence[tuple[int, int | None]], kind: type[
 def crash_points(world: World) -> list[tuple[int, int | None]]:
     """Every place where the writes of this run can be cut: before, within, and right behind each."""
     return [(at, kept) for at, write in enumerate(world.writes) for kept in [*range(len(write)), None]]
+
+
+def place_of(run: Run, step_id: int) -> tuple[str, int, bool]:
+    """What has one request: a step, before and behind the one repair of provider state that its run may have."""
+    return run.run_id, step_id, run.state_rejected

@@ -5,11 +5,12 @@ A number picks one of the moves that are possible in the state at hand, so that 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semel.core.hook_notes import HookNote
+from semel.core.limits import Limits
 from semel.core.outcomes import Outcome, Settlement
-from semel.core.values import Block, Effect, Stop, Text, ToolCall
+from semel.core.values import AssistantMessage, Block, Effect, Stop, Text, ToolCall, ToolMessage, UserMessage
 from tests.core.cast import TOOLS, asks_for
 from tests.core.driver import Died, Driver
 from tests.core.machine import bad, good, say, unknown
@@ -29,17 +30,36 @@ BATCHES = (
     ("wire", "wire"),
     ("put", "deploy"),
     ("pay", "pay", "pay"),
+    ("submit_output",),
+    ("read", "submit_output"),
 )
-DELIVERIES = ("steer", "follow_up", "queue", "interrupt")
+DELIVERIES = ("steer", "follow_up", "queue", "steer", "follow_up", "queue", "steer", "interrupt")
 VERDICTS = ("happened", "did_not_happen", "abandoned")
-PICKS, ARGUMENTS = 120, 84
+PICKS, ARGUMENTS = 240, 84
+
+NUMBER = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
+OLD = (UserMessage(text="before"), AssistantMessage(blocks=(Text(text="hm"), ToolCall(id="pay:0", name="pay", arguments="{}"))))
+HISTORY = (*OLD, ToolMessage(tool_call_id="pay:0", text="paid"), AssistantMessage(blocks=(Text(text="so it was"),)))
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {"limits": Limits(steps=3, reruns=1, step_attempts=2, repeated_calls=2)},
+    {"output_schema": NUMBER},
+    {"history": HISTORY},
+)
+"""What a session may be started with; the first number of a list picks one."""
 
 
 class Player:
     """Plays moves on a driver and counts them."""
 
-    def __init__(self) -> None:
-        self.driver = Driver(tools=TOOLS, policy=asks_for("put"))
+    def __init__(self, kind: int = 0) -> None:
+        options = dict(KINDS[kind % len(KINDS)])
+        history = options.pop("history", ())
+        self.driver = Driver(tools=TOOLS, policy=asks_for("put", "deploy"), **options)
+        if history:
+            self.driver.supply(history)
         self.counts: Counter[str] = Counter()
         self._made = 0
 
@@ -92,7 +112,7 @@ class Player:
 
     def message(self, argument: int) -> None:
         key = self.key()
-        self.driver.message(key, f"say {key}", DELIVERIES[argument % 4])
+        self.driver.message(key, f"say {key}", DELIVERIES[argument % len(DELIVERIES)])
 
     def say_again(self, argument: int) -> None:
         """A delivery that is tried again is answered alike and writes nothing."""
@@ -193,7 +213,7 @@ class Player:
             self.driver.die()
 
     def tear(self, argument: int) -> None:
-        self.driver.tear = argument % 8
+        self.driver.tear = argument % 6
 
 
 def _notes(calls: int, argument: int) -> tuple[HookNote, ...]:
@@ -209,7 +229,8 @@ def _notes(calls: int, argument: int) -> tuple[HookNote, ...]:
 
 def _calls(names: Sequence[str], argument: int) -> list[ToolCall]:
     """Calls whose ids the model repeats from answer to answer (B08)."""
-    return [ToolCall(id=f"{name}:{at}", name=name, arguments=f'{{"n":{argument}}}') for at, name in enumerate(names)]
+    n = '"x"' if argument % 5 == 0 else str(argument % 7)
+    return [ToolCall(id=f"{name}:{at}", name=name, arguments=f'{{"n":{n}}}') for at, name in enumerate(names)]
 
 
 class Move(NamedTuple):
@@ -234,26 +255,26 @@ def _takes(p: Player) -> bool:
 
 
 MOVES = (
-    Move(Player.send, 3, lambda p: not p.running),
-    Move(Player.message, 2, lambda p: True),
-    Move(Player.say_again, 1, lambda p: bool(p.said)),
-    Move(Player.retract, 1, lambda p: bool(p.driver.state.queue)),
-    Move(Player.hand_over, 1, _takes),
-    Move(Player.drain, 3, lambda p: not p.running and bool(p.driver.state.queue)),
-    Move(Player.cancel, 1, lambda p: p.running),
-    Move(Player.stop, 1, lambda p: p.carried and p.driver.idle),
-    Move(Player.decide, 8, lambda p: bool(p.undecided)),
-    Move(Player.resolve, 3, lambda p: bool(p.driver.state.unknown) and not p.running),
-    Move(Player.deliver, 4, lambda p: bool(p.owed)),
-    Move(Player.answer, 12, lambda p: p.driver.asking is not None),
-    Move(Player.fail, 1, lambda p: p.driver.asking is not None),
-    Move(Player.back_all, 4, _out),
-    Move(Player.back_one, 8, _out),
-    Move(Player.asked, 8, lambda p: p.driver.asked_about is not None),
-    Move(Player.seal, 3, lambda p: p.carried and p.driver.idle),
-    Move(Player.die, 1, lambda p: True),
-    Move(Player.die, 6, lambda p: any(p.driver.spec_of(at).reconciles for at in p.driver.flying)),
-    Move(Player.resume, 8, lambda p: p.running and p.driver.fresh),
-    Move(Player.tear, 1, lambda p: p.driver.tear is None),
+    Move(Player.send, 6, lambda p: not p.running),
+    Move(Player.answer, 24, lambda p: p.driver.asking is not None),
+    Move(Player.back_one, 16, _out),
+    Move(Player.asked, 16, lambda p: p.driver.asked_about is not None),
+    Move(Player.decide, 16, lambda p: bool(p.undecided)),
+    Move(Player.resume, 16, lambda p: p.running and p.driver.fresh),
+    Move(Player.deliver, 10, lambda p: bool(p.owed)),
+    Move(Player.resolve, 8, lambda p: bool(p.driver.state.unknown) and not p.running),
+    Move(Player.drain, 6, lambda p: not p.running and bool(p.driver.state.queue)),
+    Move(Player.tear, 6, lambda p: p.driver.tear is None and not p.driver.idle),
+    Move(Player.die, 4, lambda p: True),
+    Move(Player.die, 12, lambda p: any(p.driver.spec_of(at).reconciles for at in p.driver.flying)),
+    Move(Player.back_all, 6, _out),
+    Move(Player.seal, 4, lambda p: p.carried and p.driver.idle),
+    Move(Player.fail, 2, lambda p: p.driver.asking is not None),
+    Move(Player.message, 8, lambda p: True),
+    Move(Player.hand_over, 4, _takes),
+    Move(Player.retract, 2, lambda p: bool(p.driver.state.queue)),
+    Move(Player.stop, 2, lambda p: p.carried and p.driver.idle),
+    Move(Player.cancel, 2, lambda p: p.running),
+    Move(Player.say_again, 2, lambda p: bool(p.said)),
 )
 NAMES = {move.name for move in MOVES}

@@ -1,21 +1,28 @@
 """Each of the fourteen reasons: logs that only a bug can write, and beside each the nearest log that a legal writer writes."""
 
-import pytest
+import ast
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from semel.core import corruption
 from semel.core.corruption import Reason, same_entry
 from semel.core.fold import fold
-from semel.core.records import (
-    ModelAttemptFinished,
-)
+from semel.core.records import HistorySupplied, ModelAttemptFinished
 from semel.core.state import Session
 from semel.core.values import UserMessage
 from semel.errors import CorruptLog
 from tests.core.corruptions import CASES as FIRST
 from tests.core.corruptions_more import MORE, QUIET
-from tests.core.edits import folds, numbered, records_of
+from tests.core.edits import first_of, folds, numbered, records_of
 from tests.core.machine import LINEAGE
 
 CASES = FIRST | MORE
+CORE = Path(corruption.__file__).parent
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -58,8 +65,35 @@ def test_each_of_the_fourteen_reasons_has_at_least_two_logs() -> None:
         counts[Reason(case.reason)] += 1
     assert len(counts) == 14
     assert min(counts.values()) >= 2, counts
-    assert len(CASES) == len(FIRST) + len(MORE) == 105
+    assert len(CASES) == len(FIRST) + len(MORE) == 112
     print(", ".join(f"{reason} {count}" for reason, count in counts.items()))
+
+
+def places() -> set[tuple[str, int]]:
+    """Every place of the fold that refuses a log: the file and the line of its `raise`."""
+    found: set[tuple[str, int]] = set()
+    for path in CORE.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+                found |= {(path.name, node.lineno)} if node.exc.func.id in ("contradiction", "_disagree") else set()
+    return found
+
+
+def places_on(refuse: Callable[[], object]) -> set[tuple[str, int]]:
+    """The places on the way to a refusal."""
+    with pytest.raises(CorruptLog) as caught:
+        refuse()
+    return {(Path(frame.f_code.co_filename).name, line) for frame, line in traceback.walk_tb(caught.value.__traceback__)}
+
+
+def test_every_place_that_refuses_a_log_is_reached_by_one_of_these_logs() -> None:
+    empty, history = Session(session="s", lineage=LINEAGE), first_of("supplied", HistorySupplied)
+    bad_history = replace(history, entries=history.entries[:2])
+    reached = places_on(lambda: fold(numbered(records_of("text"))[1:], empty)) | places_on(lambda: folds([bad_history]))
+    for case in CASES.values():
+        reached |= places_on(partial(folds, case.illegal(records_of(case.script))))
+    assert len(places()) >= 80
+    assert places() - reached == set()
 
 
 def test_an_illegal_write_is_corrupt_wherever_the_log_is_cut_behind_it() -> None:

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from semel.core.explain import KEY_CHARS_SHOWN, explain
 from semel.core.state import Session
+from tests.core.play import Player
 from tests.core.scripts import SCRIPTS
+from tests.core.test_model import MOVES
 from tests.core.test_prefixes import played, prefixes
 from tests.core.writes import folded
 
@@ -34,6 +37,23 @@ def test_each_call_that_matters_is_named_in_each_state_of_a_script(name: str) ->
             assert text
             assert [key for key in keys_to_name(state) if key[:KEY_CHARS_SHOWN] not in text] == []
             assert all(sentence.text.isprintable() and sentence.text.endswith(".") for sentence in told)
+
+
+@settings(max_examples=150, derandomize=True, deadline=None, database=None)
+@given(MOVES)
+def test_each_call_that_matters_is_named_wherever_a_history_stands(moves: list[int]) -> None:
+    player = Player(moves[0])
+    for move in moves[1:]:
+        player.play([move])
+    for carried in (True, False):
+        text = " ".join(sentence.text for sentence in explain(player.driver.state, carried=carried))
+        assert [key for key in keys_to_name(player.driver.state) if key[:KEY_CHARS_SHOWN] not in text] == []
+
+
+def test_a_call_that_is_left_out_would_be_seen() -> None:
+    state = folded(played("held").writes[:3])
+    first = explain(state, carried=False)[0].text
+    assert [key for key in keys_to_name(state) if key[:KEY_CHARS_SHOWN] not in first] != []
 
 
 def told_of(name: str, writes: int) -> list[str]:

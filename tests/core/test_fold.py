@@ -120,15 +120,6 @@ def result_of_the_refused(_records: list[Record]) -> list[Record]:
     return at(ToolNoDispatch, instead)(records_of(SCRIPTS["refused"]))
 
 
-def continued_twice(records: list[Record]) -> list[Record]:
-    """Two more runs that both go on behind the verdict on one call."""
-    started, ended = records[0], records[-1]
-    assert isinstance(started, RunStarted)
-    assert isinstance(ended, RunFinished)
-    again = [replace(started, run_id=name, key=name, entries=(), continues="c") for name in ("first", "second")]
-    return [*records, again[0], replace(ended, run_id="first"), again[1]]
-
-
 ILLEGAL: dict[str, tuple[str, Change]] = {
     "two runs open": ("multiple_open_operations", at(RunStarted, lambda r: [r, replace(r, run_id="other", key="other")])),
     "a step of no run": ("unknown_operation", at(StepStarted, lambda r: [replace(r, run_id="other")])),
@@ -155,7 +146,6 @@ ILLEGAL: dict[str, tuple[str, Change]] = {
     "a step behind the last answer": ("inconsistent_step", step_behind("text")),
     "a step behind an unknown call": ("inconsistent_step", step_behind("unknown live")),
     "a result of a refused call": ("tool_call_mismatch", result_of_the_refused),
-    "a call that two runs continue": ("provisioned_entry_mismatch", continued_twice),
     "a completed end over an unknown call": (
         "inconsistent_step",
         lambda _records: [

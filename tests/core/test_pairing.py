@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from semel.core.codec import decode, encode
 from semel.core.decide import supply_history
@@ -112,6 +113,18 @@ def test_v11_the_cases_are_all_there_and_some_of_each_kind_are_admitted() -> Non
     assert len(admitted) == 11
     for case in every:
         assert (fault_of(history(case), tools=TOOLS) is None) == expected(case), case
+
+
+@pytest.mark.parametrize(
+    ("tools", "takes"),
+    [(None, "unbound"), ({"add": replace(TOOLS["add"], parameters='{"type":"object"}')}, "misfit")],
+    ids=["tools that are not looked up", "arguments that are not checked"],
+)
+def test_v11_a_contract_that_asks_less_would_be_caught(tools: dict[str, ToolSpec] | None, takes: str) -> None:
+    case = Case(takes, "paired", False, "good")
+    assert fault_of(history(case), tools=TOOLS) is not None
+    assert fault_of(history(case), tools=tools) is None
+    assert not expected(case)
 
 
 CALL = AssistantMessage(blocks=(Text(text="let me see"), ToolCall(id="c1", name="add", arguments='{"n":1}')))

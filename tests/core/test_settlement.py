@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from semel.core.effects import Decision, Reconcile
+from semel.core.effects import Decision, Dispatch, Reconcile
 from semel.core.outcomes import (
     Completed,
     DidNotHappen,
@@ -25,7 +26,7 @@ from semel.core.outcomes import (
 )
 from semel.core.pairing import RESULT_BYTES_MOST, Rule, fault_of
 from semel.core.policy import Policy, Undecidable
-from semel.core.records import ApprovalRecorded, ToolNoDispatch, ToolResult
+from semel.core.records import ApprovalRecorded, StepStarted, ToolNoDispatch, ToolResult
 from semel.core.recover import recover
 from semel.core.rules import Rule as CallRule
 from semel.core.rules import Rulebook
@@ -33,7 +34,7 @@ from semel.core.standing import CallClass, classify
 from semel.core.state import Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import AssistantMessage, Effect, ToolCall, ToolMessage, ToolSpec, UserMessage
-from semel.errors import CallNotSent, OutcomeUnknown, ToolFailed
+from semel.errors import CallNotSent, CorruptLog, OutcomeUnknown, ToolFailed
 from tests.core.cast import driver
 from tests.core.driver import Died, Driver
 from tests.core.machine import bad, call, good, say, tool
@@ -89,10 +90,17 @@ def _turn_done(state: Session) -> bool:
     return state.run is not None and state.run.step is not None and state.run.step.step_id == 2
 
 
+KINDS = st.lists(st.sampled_from(["deny", "ghost", "ok", "fail", "lost"]), min_size=1, max_size=5)
+
+
 @settings(max_examples=64, deadline=None)
-@given(st.lists(st.sampled_from(["deny", "ghost", "ok", "fail", "lost"]), min_size=1, max_size=5))
+@given(KINDS)
 def test_v16_every_call_of_an_answer_settles_once_runs_at_most_once_and_is_asked_about_once(kinds: list[str]) -> None:
-    d = first_life(kinds)
+    settles_once(kinds)
+
+
+def settles_once(kinds: Sequence[str], recover_with: Callable[..., Decision] = recover) -> None:
+    d = first_life(kinds, recover_with)
     losses = kinds.count("lost")
     if losses:
         assert reconcile_in_passes(d, losses) == losses
@@ -113,6 +121,19 @@ def test_v16_every_call_of_an_answer_settles_once_runs_at_most_once_and_is_asked
     d.resume()
     assert d.dispatched == sent, "replay dispatches nothing"
     assert folded(d.writes) == d.state
+
+
+def sending_again(state: Session, policy: Policy) -> Decision:
+    """A planted fault: what was sent and has no outcome is sent again, and nobody is asked."""
+    decision = recover(state, policy)
+    asked = tuple(effect.ordinal for effect in decision.effects if isinstance(effect, Reconcile))
+    return replace(decision, effects=(Dispatch(ordinals=asked),)) if asked else decision
+
+
+def test_v16_a_recovery_that_sends_again_what_was_lost_would_be_caught() -> None:
+    with pytest.raises(AssertionError, match="a once call leaves once"):
+        settles_once(["ok", "lost"], sending_again)
+    settles_once(["ok", "fail", "deny"], sending_again)
 
 
 PINNED = (["deny", "lost"], ["ghost", "lost"])
@@ -205,6 +226,24 @@ def test_v14_a_death_between_the_prepared_request_and_the_model_sends_the_same_r
     assert len({bytes(body) for body in d.requests.values()}) == 2
 
 
+def taking_up_more(state: Session, policy: Policy) -> Decision:
+    """A planted fault: a later attempt of a step takes up what came meanwhile."""
+    decision = recover(state, policy)
+    waiting = tuple(item.entry_id for item in state.pending)
+    again = (replace(r, drained=(*r.drained, *waiting)) if isinstance(r, StepStarted) else r for r in decision.records)
+    return replace(decision, records=tuple(again))
+
+
+def test_v14_an_attempt_that_sends_another_history_would_be_caught() -> None:
+    d = driver(recover=taking_up_more)
+    d.send()
+    d.answer(call("ghost", "nobody"))
+    d.message("s1", "hurry", "steer")
+    d.die()
+    with pytest.raises(CorruptLog, match="attempt 2 contradicts attempt 1"):
+        d.resume()
+
+
 FAILING_TEXT = st.text(
     st.characters(codec="utf-8", exclude_characters="\x00") | st.sampled_from("\x1b\x07\x85\n\t \u2028"), max_size=40
 )
@@ -284,3 +323,25 @@ def test_a_death_in_the_write_of_a_reconciled_answer_asks_again_and_never_sends(
     d.asked(good("it had happened"))
     assert d.reconciled.total() == 2
     assert all(times == 1 for times in d.dispatched.values())
+
+
+@pytest.mark.parametrize("names", [("pay", "read"), ("read", "pay"), ("pay", "read", "put")])
+def test_a_call_that_is_given_up_beside_a_held_one_is_recorded_before_the_run_waits(names: tuple[str, ...]) -> None:
+    """R31: a run is paused for held calls alone; the log would contradict itself if the other one were left open."""
+    d = driver()
+    d.send()
+    d.answer(call(*names))
+    d.back(held=[names.index("pay")])
+    for _ in range(d.limits.reruns + 1):
+        d.die()
+        d.resume()
+    assert d.idle
+    assert d.state.run is not None
+    assert d.state.run.pause is not None
+    found = d.state.run.step.batch.calls if d.state.run.step and d.state.run.step.batch else ()
+    assert [one.settled.outcome if one.settled else "held" for one in found] == [
+        "held" if name == "pay" else Outcome.INTERRUPTED for name in names
+    ]
+    d.deliver(d.key_of(names.index("pay")), "paid")
+    d.answer(say("done"))
+    assert d.state.ended[d.state.newest or ""].reason == "completed"

@@ -7,9 +7,27 @@ from semel.core.ceiling import framed_bytes
 from semel.core.codec import encode_checked
 from semel.core.features import needed
 from semel.core.fold import fold
-from semel.core.records import Record
+from semel.core.records import (
+    ApprovalRecorded,
+    Record,
+    ToolCallDeferred,
+    ToolCallReturned,
+    ToolNoDispatch,
+    ToolResult,
+)
 from semel.core.state import Logged, Session
 from tests.core.machine import LINEAGE
+
+SETTLING = (ToolResult, ToolNoDispatch, ToolCallReturned, ToolCallDeferred, ApprovalRecorded)
+
+
+def settled_in(records: Iterable[Record]) -> set[tuple[str, int]]:
+    """The calls, by batch and ordinal, that these records settle: told from the records alone."""
+    return {
+        (record.batch_id, record.ordinal)
+        for record in records
+        if isinstance(record, SETTLING) and not (isinstance(record, ApprovalRecorded) and record.output is None)
+    }
 
 
 def size_of(records: Iterable[Record]) -> int:

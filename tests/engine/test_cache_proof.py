@@ -51,7 +51,7 @@ async def test_a_resume_tells_what_it_saved_and_each_step_what_was_read_and_writ
     status = status_of(view.state, "")
     assert status is not None
     assert status.cache == result.cache
-    steps = tell(view.frames, "s")[0].steps
+    steps = tell(view.frames, view.state).runs[0].steps
     assert [step.usage and (step.usage.cache_read, step.usage.cache_write) for step in steps] == [(1200, 40)] * 2
 
 

@@ -253,7 +253,7 @@ async def test_an_open_session_keeps_no_payload_beside_its_state(tmp_path: Path)
         return big
 
     tool = counting("look", Effect.READ, behaviour=look)
-    turns: list[Any] = [{"calls": [call("look")]}] * 20
+    turns: list[Any] = [{"calls": [call("look", n=n)]} for n in range(20)]
     agent = Agent("a", model=script_file(tmp_path / "m.json", *turns, {"text": "x"}, *turns[:1], {"text": "y"}), tools=[tool])
     async with Runtime(agents=[agent], ground=ground()) as runtime:
         session = runtime.session("s", agent=agent)

@@ -3,15 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from semel import Agent, Completed, Happened, Interrupted, Limits, Never, Runtime
 from semel.adapters.memory.store import Medium, MemoryStore
+from semel.core.decide import send
 from semel.core.values import Effect
-from semel.engine.resume import Ground
+from semel.engine.feed import Feed
+from semel.engine.resume import Ground, open_session
 from semel.errors import BadAgent, KeyReuse, OutcomePending, RunNotCompleted, SessionBusy
+from semel.faces.agent import kit_for_new_run, send_command
 from semel.faces.run import RunHandle
+from semel.ports.model import BundleRefused
 from semel.ports.tool import Call
 from tests.engine.fakes import CountingTool, call, counting, ground, script_file
 
@@ -246,3 +252,29 @@ async def test_a_run_over_its_step_limit_fails_by_name_with_its_last_calls_done(
         result = await (await runtime.session("s", agent=agent).send("go")).result()
     assert result.reason == "max_steps"
     assert len(look.keys) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"renderer": 99}, "renderer_version_drift"),
+        ({"options": "not json"}, "frozen_render_config_unverifiable"),
+        ({"options": "{ }"}, "frozen_render_config_drift"),
+    ],
+)
+async def test_p10_a_run_that_was_frozen_to_what_this_build_renders_otherwise_is_refused_before_anything_is_written_or_asked(
+    changes: dict[str, Any], reason: str
+) -> None:
+    medium = Medium()
+    agent = Agent("a", model="openai_chat:m@http://127.0.0.1:9/v1")
+    frozen = kit_for_new_run(agent, None, ground(medium).clock)
+    begun = send_command(agent, frozen, "go", "k", None)
+    begun = replace(begun, config=replace(begun.config, bundle=replace(begun.config.bundle, **changes)))
+    writer, barrier = await open_session(ground(medium), "s", Feed())
+    await barrier.commit(send(barrier.state, begun).records)
+    await writer.close()
+    before = bytes(medium.logs["s"].data)
+    async with Runtime(agents=[agent], ground=ground(medium), recover="manual") as runtime:
+        with pytest.raises(BundleRefused, match=reason):
+            await runtime.resume("s")
+    assert bytes(medium.logs["s"].data) == before

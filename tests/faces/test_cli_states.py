@@ -3,29 +3,39 @@
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from hypothesis import given, settings
 
 from semel import wiring
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.explain import explain
 from semel.core.features import KNOWN
+from semel.core.frame import incomplete, scan
+from semel.core.open_log import state_of
 from semel.core.pairing import fault_of
 from semel.core.state import Session
 from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
-from semel.faces.preview import preview_of
+from semel.faces.preview import _gone_on, preview_of
+from semel.faces.story import tell
 from semel.ports.model import Request
 from storage.conftest import plant
+from tests.core.cast import driver
+from tests.core.driver import Died
 from tests.core.golden import encoded
+from tests.core.machine import call, say
+from tests.core.play import Player
 from tests.core.scripts import SCRIPTS
 from tests.core.test_explain import keys_to_name
+from tests.core.test_model import MOVES
 from tests.core.test_prefixes import played, prefixes
 from tests.core.writes import Write, folded
 
@@ -99,6 +109,25 @@ def test_show_names_every_call_that_is_open_or_unknown_and_every_message(name: s
         assert "version" in line.says("tail", "s")
 
 
+@pytest.mark.parametrize(
+    ("name", "upto", "said"),
+    [
+        ("approval", 2, 'e368500d pay({"n":0}) waits for a person to approve it\n    read({"n":1}) not sent yet\n'),
+        ("approval", 3, '001b705c pay({"n":2}) denied by t\n'),
+        ("refusals", 2, "ghost({}) refused (unknown_tool): Not run: no tool of that name is offered."),
+        ("held_in_sequence", 2, 'e368500d deploy({"n":0}) sent, no result yet\n    5da5a062 pay({"n":1}) not sent yet\n'),
+        ("held", 3, '5da5a062 pay({"n":1}) held by its provider (busy)\n'),
+        ("cancel_now", 3, "> (steer, waits) wait\n"),
+        ("cancel_now", 5, "> (steer, left unanswered) wait\n"),
+        ("supplied", 1, "1 record, held by nobody\nit started with 4 messages from elsewhere, in the format test\n"),
+        ("gated", 5, "completed: a picture\\n[image/png, 3 bytes]\n"),
+    ],
+)
+def test_show_says_of_a_state_what_a_person_asks_first(name: str, upto: int, said: str, line: Line) -> None:
+    line.holds(played(name).writes[:upto])
+    assert said in line.says("show", "s")
+
+
 class Shown(Exception):
     """What a request would be made of."""
 
@@ -151,6 +180,48 @@ def test_preview_shows_a_request_that_a_provider_takes_or_says_that_a_call_is_op
         else:
             assert state.newest is None
     assert shown
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@given(MOVES)
+def test_any_history_can_be_told_and_the_next_request_of_it_is_there_or_depends_on_an_open_call(moves: list[int]) -> None:
+    player = Player(moves[0])
+    player.play(moves[1:])
+    if not player.driver.writes:
+        return
+    frames = scan(encoded(player.driver.writes)).frames
+    state = state_of(frames, incomplete(frames), "s")
+    story = tell(frames, state)
+    assert len(story.runs) == len(state.ended) + (state.run is not None)
+    open_calls = [call for step in (story.runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
+    if state.run is not None:
+        with suppress(OutcomePending):
+            ahead, asks = _gone_on(state)
+            assert asks == (ahead.run is not None)
+            return
+        assert open_calls
+
+
+OPEN = {"asked", "planned", "waiting", "sent", "held"}
+
+
+def test_the_log_of_a_write_that_never_became_whole_is_previewed_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "model_frozen", lambda *_: Model())
+    d = driver()
+    d.send()
+    d.tear = 4  # the first intent is there, and was never acted upon
+    with pytest.raises(Died):
+        d.answer(call("pay", "read"))
+    d.die()
+    d.resume()
+    d.back()
+    d.answer(say("done"))
+    plant(tmp_path / "state", encoded(d.writes), "s")
+    found = asked(FileStore(tmp_path / "state", SystemClock(), known=KNOWN))
+    assert isinstance(found, Prompt)
+    assert [message.text for message in found.messages][-2:] == ["done", "and now?"]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

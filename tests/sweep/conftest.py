@@ -4,19 +4,29 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.sweep import reference
+from tests.sweep import reference, talk
 from tests.sweep.lives import Lives, Uncut, view
 from tests.sweep.reference import PERSISTED
 
 
 @pytest.fixture(scope="package")
 def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    place = tmp_path_factory.mktemp("sweep")
+    yield from lives_of(tmp_path_factory.mktemp("sweep"), reference.SCRIPT)
+
+
+@pytest.fixture(scope="package")
+def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    yield from lives_of(tmp_path_factory.mktemp("talk"), talk.SCRIPT)
+
+
+def lives_of(place: Path, told: object) -> Iterator[Lives]:
+    """A model server that tells this script, and a forker."""
     script, journal = place / "script.json", place / "journal.jsonl"
-    script.write_text(json.dumps(reference.SCRIPT))
+    script.write_text(json.dumps(told))
     server = subprocess.Popen(
         [sys.executable, "-m", "semel.testing.model_server", str(script), "--journal", str(journal)],
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Starts lives quickly: a process that has imported everything once forks for each of them. Each life is a process of its own.
 
-Reads one JSON object a line, {"place", "url", "kill"}; answers with the life's wait status, a line each.
+Reads one JSON object a line, {"place", "url", "kill", "program"}; answers with the life's wait status, a line each.
 """
 
 import json
@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 from semel.testing.faults import KILL_VARIABLE
-from tests.sweep import reference
+from tests.sweep import reference, talk
+
+PROGRAMS = {"reference": reference.life, "talk": talk.life}
 
 
 def main() -> None:
@@ -29,7 +31,7 @@ def main() -> None:
                 os.environ[KILL_VARIABLE] = order["kill"]
             code = 70
             try:
-                code = reference.life(Path(order["place"]), order["url"])
+                code = PROGRAMS[order["program"]](Path(order["place"]), order["url"])
             finally:
                 sys.stderr.flush()
                 os._exit(code)

@@ -27,11 +27,11 @@ class Lives:
     read: int = 0
     bodies: list[str] = field(default_factory=list)
 
-    def live(self, place: Path, kill: str = "") -> int:
+    def live(self, place: Path, kill: str = "", program: str = "reference") -> int:
         """One life; its exit code, or -9 where it was killed."""
         assert self.forker.stdin is not None
         assert self.forker.stdout is not None
-        self.forker.stdin.write(json.dumps({"place": str(place), "url": self.url, "kill": kill}) + "\n")
+        self.forker.stdin.write(json.dumps({"place": str(place), "url": self.url, "kill": kill, "program": program}) + "\n")
         self.forker.stdin.flush()
         return int(self.forker.stdout.readline())
 

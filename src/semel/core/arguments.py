@@ -51,15 +51,18 @@ def parse_arguments(text: str) -> dict[str, JSON] | Refusal:
         return _invalid(str(error))
     if not isinstance(arguments, dict):
         return _invalid("They are a value of another kind.")
+    if text.isascii() and "\\u" not in text:  # nothing in it can spell what would have to be cleaned
+        return arguments
     cleaned: dict[str, JSON] = clean_json(arguments)
     return cleaned
 
 
 def check_arguments(schema_text: str, arguments: dict[str, JSON]) -> Refusal | None:
     """None if the arguments fit the tool's original JSON Schema, else what does not fit, and where."""
-    problems = list(islice(_validator(schema_text).iter_errors(arguments), PROBLEMS_SHOWN_MAX + 1))
-    if not problems:
+    validator = _validator(schema_text)
+    if validator.is_valid(arguments):
         return None
+    problems = list(islice(validator.iter_errors(arguments), PROBLEMS_SHOWN_MAX + 1))
     shown = "; ".join(_problem(problem) for problem in problems[:PROBLEMS_SHOWN_MAX])
     return refuse(RefusalReason.SCHEMA_INVALID, shown + ("; and more." if len(problems) > PROBLEMS_SHOWN_MAX else "."))
 
@@ -100,6 +103,8 @@ def _invalid(detail: str) -> Refusal:
 
 def _depth_fits(text: str) -> bool:
     """Checked before decoding, which recurses."""
+    if text.count("{") + text.count("[") <= DEPTH_MAX:
+        return True
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         if (mark := match[0]) in "[{":
@@ -112,10 +117,11 @@ def _depth_fits(text: str) -> bool:
 
 
 def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    counts = Counter(clean_text(name) for name, _ in pairs)
-    if len(counts) != len(pairs):
-        raise _NotStrict(f"The key {printable(counts.most_common(1)[0][0], limit=60)!r} occurs twice.")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) != len(pairs) or (len(found) > 1 and len({clean_text(name) for name in found}) != len(pairs)):
+        twice, _ = Counter(clean_text(name) for name, _ in pairs).most_common(1)[0]
+        raise _NotStrict(f"The key {printable(twice, limit=60)!r} occurs twice.")
+    return found
 
 
 def _integer(digits: str) -> int:

@@ -29,6 +29,8 @@ def stand_ins(news: CameBack) -> dict[int, Settlement]:
 
 def arrived(batch: Batch, news: CameBack, *, sequential: bool) -> tuple[BatchRecord, ...]:
     """What came back, as it is made durable before anything else is done: holds first, then returns and stand-ins (B18, CON9)."""
+    if not (news.settled or news.deferred or news.held):
+        return ()
     back: dict[int, BatchRecord] = {at: _returned(batch, at, settled) for at, settled in news.settled.items()}
     back |= {record.ordinal: record for record in deferred(batch, news)}
     held = (_held(batch, at, hold, sequential=sequential) for at, hold in sorted(news.held.items()))
@@ -37,6 +39,8 @@ def arrived(batch: Batch, news: CameBack, *, sequential: bool) -> tuple[BatchRec
 
 def deferred(batch: Batch, news: CameBack) -> tuple[ToolCallDeferred, ...]:
     """The handles under which results come later; each stands before the `tool_result` of its stand-in."""
+    if not news.deferred:
+        return ()
     return tuple(
         ToolCallDeferred(
             batch_id=batch.batch_id,

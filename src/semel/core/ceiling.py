@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from semel.core.effects import CameBack, Deferral, Hold
 from semel.core.outcomes import Outcome, Settlement
 from semel.core.records import BudgetFired, ModelAttemptFinished, Record, ResumeStarted
-from semel.core.state import CallState, Session, Step
+from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import printable
 
 CEILING_BYTES = 1024**3
@@ -39,6 +39,7 @@ _RETURNED_BYTES = 1024  # tool_call_returned with a bounded text
 _RESULT_BYTES = 1024  # tool_result, tool_no_dispatch, tool_process: their message and id aside
 _PLAN_BYTES = 5120  # a planned call whose arguments are refused in many words
 _HELD_BYTES = 1280  # tool_call_provider_held with bounded words
+_PAUSE_BYTES = 512  # run_paused
 _HANDLE_BYTES = 4 * HANDLE_CHARS_MAX + 128  # what tool_call_deferred has more than a return
 _APPROVAL_BYTES = 1024  # approval_resolved that closes it, its call's id aside
 _QUEUED_BYTES = 4096  # run_started that names a queued message, and all else that it needs, by reference; its terminal
@@ -46,7 +47,7 @@ _QUEUED_BYTES = 4096  # run_started that names a queued message, and all else th
 
 def framed_bytes(payload_bytes: int, requires: Sequence[str]) -> int:
     """The most that a payload takes in a log, with its header and newline."""
-    return _HEAD_BYTES_MOST + max(1, len(",".join(requires))) + payload_bytes
+    return _HEAD_BYTES_MOST + (len(",".join(requires)) if requires else 1) + payload_bytes
 
 
 def dispensable(record: Record) -> bool:
@@ -70,7 +71,7 @@ def reserve_bytes(state: Session) -> int:
     if run is None:
         return later
     cancels = 0 if run.aborting_now else 1 if run.aborting else 2  # one for the step's boundary, and one that does not wait
-    return later + cancels * _CANCEL_BYTES + _TERMINAL_BYTES + _turn_bytes(run.step)
+    return later + cancels * _CANCEL_BYTES + _TERMINAL_BYTES + _pause_bytes(run) + _turn_bytes(run.step)
 
 
 def bounded(settled: Settlement) -> Settlement:
@@ -118,6 +119,15 @@ def _bounded_deferral(call: Deferral) -> Deferral:
 def _bounded_hold(hold: Hold) -> Hold:
     module, reason = (printable(text, limit=HOLD_CHARS_MAX) for text in (hold.module, hold.reason))
     return replace(hold, module=module, reason=reason)
+
+
+def _pause_bytes(run: Run) -> int:
+    """Room to say that the run waits for held calls; a death may have kept the hold and lost that."""
+    step = run.step
+    calls = step is not None and step.answer is not None and not step.finished and bool(step.answer.calls)
+    settled = step is not None and step.batch is not None and step.batch.finished
+    said = run.pause is not None and run.pause.reason == "tool_held"
+    return 0 if said or settled or not calls else _PAUSE_BYTES
 
 
 def _turn_bytes(step: Step | None) -> int:

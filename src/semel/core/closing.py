@@ -62,7 +62,7 @@ def _of_open_batch(state: Session, run: Run, batch: Batch, came: CameBack, *, lo
 def _closed(run: Run, batch: Batch, came: CameBack, doubt: frozenset[int]) -> tuple[Record, ...]:
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None}
     known |= came.settled | stand_ins(came)
-    known |= {at: crashed(run, batch, at) for at in doubt if at not in known}
+    known |= {at: crashed(run, batch, at) for at in doubt if at not in known and at not in came.held}
     unknown = any(settled.outcome is CallOutcome.UNKNOWN for settled in known.values())
     held = arrived(batch, CameBack(held=came.held), sequential=is_sequential(run, batch))
     end = () if unknown else (_too_large(run, run.usage),)

@@ -11,6 +11,7 @@ from semel.core.recover import CLASSES, Action, recover
 from semel.core.standing import CallClass, classify
 from semel.core.state import Ended, Pending, PendingKind, Run, Session
 from semel.core.targets import cache_words
+from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import Effect, Frozen, ToolSpec, printable
 from semel.core.waiting import WaitKind, waits_of
 
@@ -38,7 +39,7 @@ def _sentences(state: Session, *, carried: bool) -> Iterator[Sentence]:
     elif state.newest is not None:
         yield from _ended(state, state.ended[state.newest])
     else:
-        held = f"It holds {_count(len(state.transcript), 'message')} from elsewhere." if len(state.transcript) else ""
+        held = f"It holds {count(len(state.transcript), 'message')} from elsewhere." if len(state.transcript) else ""
         yield Sentence(text=f"The session has no run yet. {held}".rstrip(), command=_send(state))
     yield from _unknown(state)
     yield from _owed(state)
@@ -93,8 +94,9 @@ def _approvals(run: Run) -> Iterator[Sentence]:
 def _batch(state: Session, run: Run, batch: Batch, *, carried: bool) -> Iterator[Sentence]:
     classes, goes_on = classify(run, batch), None if carried else recover(state)
     settled = [_is_settled(call, found) for call, found in zip(batch.calls, classes, strict=True)]
-    done = sum(settled)
-    yield Sentence(text=f"Step {batch.step_id} has {_count(len(classes), 'call')}, of which {done} {_are(done)} settled.")
+    yield Sentence(
+        text=f"Step {batch.step_id} has {count(len(classes), 'call')}, {_of_which(sum(settled), len(settled))} settled."
+    )
     for at, found in enumerate(classes):
         if settled[at]:
             continue
@@ -129,7 +131,9 @@ def _stands(run: Run, batch: Batch, at: int, found: CallClass, goes_on: Decision
         case CallClass.NEVER_SENT:
             return "was not sent: the calls of this batch go one at a time."
         case CallClass.NEVER_LEFT:
-            return "was planned and not sent."
+            if batch.calls[at].planned.tool == SUBMIT_TOOL:
+                return "is the output of the run; it is taken when the other calls are settled."
+            return "was planned and not sent; a resume sends it."
         case _:
             return _in_doubt(run.tool(batch.calls[at].planned.tool), at, goes_on)
 
@@ -145,7 +149,7 @@ def _in_doubt(spec: ToolSpec | None, at: int, goes_on: Decision | None) -> str:
         return "was sent and has not come back; a resume runs it again, under the same key."
     if asks:
         return "was sent and has not come back; a resume first asks what became of another one."
-    return "was sent and has not come back; a resume does not run it again."
+    return "was sent and has not come back; a resume does not run it again, and closes it with the others."
 
 
 def _times(state: Session) -> Iterator[Sentence]:
@@ -168,7 +172,7 @@ def _ended(state: Session, ended: Ended) -> Iterator[Sentence]:
     yield Sentence(text=f"Run {_key(ended.run_id)} of agent {_name(ended.agent.name)} has ended: {_why(state, ended)}")
     yield from _cache(ended)
     if ended.unanswered:
-        said = _count(len(ended.unanswered), "message")
+        said = count(len(ended.unanswered), "message")
         it = "it" if len(ended.unanswered) == 1 else "them"
         yield Sentence(text=f"It left {said} to it unanswered; the next request of the session shows {it}.")
     if not state.unknown:
@@ -177,7 +181,9 @@ def _ended(state: Session, ended: Ended) -> Iterator[Sentence]:
 
 def _why(state: Session, ended: Ended) -> str:
     if ended.error is not None:
-        return f"{ended.reason}, {ended.error.code}: {printable(ended.error.message, limit=200).rstrip('.')}."
+        how = "it was ended" if ended.error.kind in ("limit", "output") else "it failed"
+        how = how if ended.reason in ("error", ended.error.code, "max_steps") else ended.reason
+        return f"{how} ({ended.error.code}: {printable(ended.error.message, limit=200).rstrip('.')})."
     unknown = "the outcome of a call is unknown, and no model is asked to go on from that"
     if all(key in state.resolved for key in ended.unknown):
         unknown = "the outcome of a call was unknown, and it has its verdict now"
@@ -218,25 +224,26 @@ def _messages(state: Session) -> Iterator[Sentence]:
             yield Sentence(text=f"The next request tells the model {_told(state, item)}.")
     steers, follow_ups = len(state.steers), len(state.follow_ups)
     if steers:
-        yield Sentence(text=f"{_count(steers, 'message')} to the run {_waits(steers)} for its next step.")
+        yield Sentence(text=f"{count(steers, 'message')} to the run {_waits(steers)} for its next step.")
     if follow_ups:
-        yield Sentence(text=f"{_count(follow_ups, 'message')} {_waits(follow_ups)} until the run would otherwise stop.")
+        yield Sentence(text=f"{count(follow_ups, 'message')} {_waits(follow_ups)} until the run would otherwise stop.")
     waiting = len(state.queue)
     if not waiting:
         return
     if state.run is not None:
-        yield Sentence(text=f"{_count(waiting, 'message')} {_waits(waiting)} for a run of {_its(waiting)} own, behind this one.")
+        yield Sentence(text=f"{count(waiting, 'message')} {_waits(waiting)} for a run of {_its(waiting)} own, behind this one.")
     elif state.queue_waits:
-        text = f"{_count(waiting, 'message')} {_waits(waiting)} in the queue, because a call of the last run is unknown."
+        text = f"{count(waiting, 'message')} {_waits(waiting)} in the queue, because a call of the last run is unknown."
         yield Sentence(text=text)
     else:
-        text = f"{_count(waiting, 'message')} {_waits(waiting)} in the queue for a run of {_its(waiting)} own."
+        text = f"{count(waiting, 'message')} {_waits(waiting)} in the queue for a run of {_its(waiting)} own."
         yield Sentence(text=text, command=("resume", state.session))
 
 
 def _send(state: Session) -> tuple[str, ...]:
-    """The command that takes a message, from stdin: pasted as it is, it says nothing by itself."""
-    return ("send", "--session", state.session, "-")
+    """The command that takes a message, from stdin: pasted as it is, it says nothing by itself. A first run names its agent."""
+    agent = ("--agent", "FILE") if state.newest is None else ()
+    return ("send", "--session", state.session, *agent, "-")
 
 
 def _told(state: Session, item: Pending) -> str:
@@ -258,12 +265,17 @@ def _name(name: str) -> str:
     return repr(printable(name, limit=60))
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """So many of a thing, in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _of_which(number: int, everything: int) -> str:
+    if number == everything:
+        return "which is" if number == 1 else "which are all"
+    if number == 0:
+        return "which is not" if everything == 1 else "none of which is"
+    return f"of which {number} {'is' if number == 1 else 'are'}"
 
 
 def _waits(number: int) -> str:

@@ -5,6 +5,7 @@ build without the name refuses the frame before it decodes the content. Everythi
 """
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from semel.core.records import (
@@ -72,14 +73,17 @@ def _always(_record: object) -> bool:
 
 def _contents(record: Any) -> Iterator[Content]:
     """Every piece of content that a record carries."""
+    if isinstance(record, ModelStepFinished):
+        yield record.assistant_message.content
+        for note in record.hooks:
+            yield from _subjects(note)
+        return
     for entry in (*getattr(record, "entries", ()), *getattr(record, "replacement", ())):
         yield entry.content
     request = getattr(record, "request", None)
     for entry in getattr(record, "input", ()) if request is None else request.input:
         if not isinstance(entry, str):
             yield entry.content
-    if isinstance(record, ModelStepFinished):
-        yield record.assistant_message.content
     output = getattr(record, "output", None)
     if output is not None and not isinstance(output, str):
         yield output
@@ -100,34 +104,42 @@ def _subjects(note: HookNote) -> Iterator[Content]:
             return
 
 
-def _blocks(record: Any) -> Iterator[object]:
-    for content in _contents(record):
-        yield from content.blocks if isinstance(content, AssistantMessage) else ()
+def _opaque(record: Any) -> list[str]:
+    """The formats of the provider state that a record carries."""
+    answers = [content for content in _contents(record) if isinstance(content, AssistantMessage)]
+    return [block.format for answer in answers for block in answer.blocks if isinstance(block, Opaque)]
 
 
 def _media(record: Any) -> bool:
     """Any ordered parts, whatever is in them (M5)."""
-    return any(getattr(content, "parts", ()) for content in _contents(record))
+    for content in _contents(record):  # noqa: SIM110  a generator in a generator costs every record of every run
+        if getattr(content, "parts", ()):
+            return True
+    return False
 
 
 def _text_state(record: Any) -> bool:
-    opaque = any(isinstance(block, Opaque) and block.format in TEXT_STATE_FORMATS for block in _blocks(record))
-    return opaque or _frozen(record, "provider_text_state")
+    return not TEXT_STATE_FORMATS.isdisjoint(_opaque(record)) or _frozen(record, "provider_text_state")
 
 
 def _openrouter(record: Any) -> bool:
-    opaque = any(isinstance(block, Opaque) and block.format == OPENROUTER_FORMAT for block in _blocks(record))
-    return opaque or _frozen(record, "reasoning_echo", OPENROUTER_ECHO)
+    return OPENROUTER_FORMAT in _opaque(record) or _frozen(record, "reasoning_echo", OPENROUTER_ECHO)
 
 
 def _frozen(record: Any, field: str, value: object = None) -> bool:
     """Whether a config that this record carries has the field set, or set to `value`."""
+    if isinstance(record, ModelStepFinished):
+        return False  # it carries what the model said, and no config
     found = [getattr(content, field) for content in _contents(record) if isinstance(content, Config)]
     return any(item == value if value is not None else item not in (None, False) for item in found)
 
 
-def _set(*fields: str) -> Test:
-    return lambda record: any(getattr(record, field) not in (None, ()) for field in fields)
+def _set(field: str, *others: str) -> Test:
+    if others:
+        one, other = _set(field), _set(*others)
+        return lambda record: one(record) or other(record)
+    read = attrgetter(field)
+    return lambda record: (value := read(record)) is not None and value != ()
 
 
 def _details(record: Any) -> bool:
@@ -219,7 +231,8 @@ def needed(record: Record) -> tuple[str, ...]:
     gates = _GATES_OF[type(record)]
     if not gates:
         return ()
-    return tuple(sorted({gate.feature for gate in gates if gate.test(record)}))
+    found = [gate.feature for gate in gates if gate.test(record)]
+    return tuple(sorted(set(found))) if found else ()
 
 
 def foreseen(record: Record) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import NamedTuple, assert_never
 from msgspec.structs import replace
 
 from semel.core.calls import CLOSE_OUTS, Batch, CallState, Step
-from semel.core.corruption import Reason, contradiction
+from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_commit import batch_finished
 from semel.core.keys import batch_id_of, call_key_of
 from semel.core.outcomes import Outcome, Settlement
@@ -291,8 +291,10 @@ def _result(state: Session, logged: Logged, batch: Batch, call: CallState, recor
                 state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} names a return that is not there"
             )
         return replace(call, result=_settlement(record, record.output))
-    settled = _settlement(record, record.output or ToolOutput(text=call.returned.text, parts=call.returned.parts))
-    if settled != call.returned:
+    declared = ToolOutput(text=call.returned.text, parts=call.returned.parts)
+    found = declared if record.output is None else record.output
+    settled = _settlement(record, declared)
+    if settled != call.returned or not same_entry(declared, found):
         raise contradiction(
             state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.ordinal} returned something else before"
         )

@@ -9,19 +9,19 @@ from semel.core.state import Logged, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.transcript import grown
 from semel.core.values import ToolMessage
+from semel.errors import need
 
 
 def batch_finished(state: Session, logged: Logged, run: Run, step: Step, batch: Batch) -> Session:
     """The answer and its results join the transcript, the results in the order of the calls."""
     if not all(call.terminal for call in batch.calls):
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished while a call has no terminal")
-    if step.answer is None:
-        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a batch is finished without its answer")
+    answer = need(step.answer, "a batch belongs to an answer")
     results = [tool_message(call) for call in batch.calls]
     first = len(state.transcript) + 1
     unknown = tuple(_unknown(logged, run, step, call, first + call.planned.ordinal) for call in batch.unknown)
     tags = [step.answer_tags, *(() if call.tag is None else (call.tag,) for call in batch.calls)]
-    state = grown(state, (step.answer, *results), tags)
+    state = grown(state, (answer, *results), tags)
     run = _with_output(replace(run, step=replace(step, batch=replace(batch, finished=True))), step, batch)
     return replace(state, run=run, unknown=state.unknown + unknown if unknown else state.unknown)
 

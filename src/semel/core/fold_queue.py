@@ -115,8 +115,7 @@ def left_behind(state: Session, logged: Logged, run: Run) -> tuple[Session, tupl
     Unanswered are the messages that no step drained, and those of a step that the model did not answer.
     """
     rest = [item for item in state.pending if item.kind in TO_THE_RUN]
-    step = run.step
-    asked = step.messages if step is not None and step.answer is None else ()
+    asked = run.in_flight.messages if run.in_flight is not None else ()
     keys = dict.fromkeys([*asked, *(item.source for item in rest)])
     return drained(state, logged, tuple(item.entry_id for item in rest)), tuple(keys)
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from semel.core.answer import with_answer
 from semel.core.calls import Step
-from semel.core.corruption import Reason, contradiction
+from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_queue import drained, left_behind, on_queue, start_of_queued
 from semel.core.records import (
     BudgetFired,
@@ -89,6 +89,8 @@ def _run_started(state: Session, logged: Logged, record: RunStarted) -> Session:
         )
     if record.run_id in state.ended:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {record.run_id} is finished and starts again")
+    if record.continues is not None and record.continues not in state.resolved:
+        raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"call {record.continues} has no verdict to go on from")
     if record.continues is not None and record.continues in state.continued:
         raise contradiction(state, logged, Reason.PROVISIONED_ENTRY_MISMATCH, f"call {record.continues} was continued before")
     state = keep_entries(state, logged, record.entries)
@@ -200,6 +202,14 @@ def _model_step_finished(state: Session, logged: Logged, record: ModelStepFinish
     if record.assistant_message.entry_id != step.result_entry or not isinstance(answer, AssistantMessage):
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, f"step {step.step_id} declared the answer {step.result_entry}"
+        )
+    taken = state.entries.get(step.result_entry)
+    if taken is not None and not same_entry(answer, taken):
+        raise contradiction(
+            state,
+            logged,
+            Reason.PROVISIONED_ENTRY_MISMATCH,
+            f"entry {step.result_entry} has two contents, one of them the answer",
         )
     if run.usage.cost and record.usage.cost and run.usage.cost.currency != record.usage.cost.currency:
         raise contradiction(

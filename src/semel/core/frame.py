@@ -113,18 +113,17 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
     """
     if not batch:
         raise AppendRefused("an empty batch was to be appended")
-    lines: list[bytes] = []
+    parts: list[bytes] = []
     frames: list[Frame] = []
-    offset, digest = after.offset, after.digest
+    offset, digest, stamp = after.offset, after.digest, f"{at_ms} {fence} {synced}"
     for index, payload in enumerate(batch):
-        seq, left, requires = after.seq + index, len(batch) - 1 - index, tuple(payload.requires)
+        seq, left, json, requires = after.seq + index, len(batch) - 1 - index, payload.json, tuple(payload.requires)
         _refuse_payload(payload, seq)
         ver = 2 if seq == 0 else 3 if requires else 1
-        head = f"{ver} {seq} {at_ms} {fence} {synced} {left} {len(payload.json)} {','.join(requires) or '-'} ".encode()
+        head = f"{ver} {seq} {stamp} {left} {len(json)} {','.join(requires) or '-'} ".encode()
         head = b"%b%08x " % (head, zlib.crc32(head))
-        previous = digest
-        digest = hashlib.sha256(b"%b%b%b" % (previous.encode(), head, payload.json)).hexdigest()
-        lines.append(b"%b%b %b\n" % (head, digest.encode(), payload.json))
+        digest = hashlib.sha256(b"%b%b%b" % (digest.encode(), head, json)).hexdigest()
+        parts += (head, digest.encode(), b" ", json, b"\n")
         frames.append(
             Frame(
                 ver=ver,
@@ -135,14 +134,14 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
                 left=left,
                 requires=requires,
                 digest=digest,
-                payload=payload.json,
+                payload=json,
                 offset=offset,
             )
         )
-        offset += len(lines[-1])
+        offset += len(head) + len(digest) + len(json) + 2
     lineage = decode_lineage(batch[0].json) if after.seq == 0 else after.lineage
     point = Point(offset=offset, seq=after.seq + len(batch), digest=digest, fence=fence, synced=synced, lineage=lineage)
-    return Encoded(data=b"".join(lines), frames=tuple(frames), point=point)
+    return Encoded(data=b"".join(parts), frames=tuple(frames), point=point)
 
 
 def line_of(frame: Frame) -> bytes:
@@ -163,12 +162,13 @@ def within_ceiling(encoded: Encoded, ceiling_bytes: int, where: str) -> Encoded:
 
 
 def _refuse_payload(payload: Unframed, seq: int) -> None:
-    size, names = len(payload.json), list(payload.requires)
+    size = len(payload.json)
     if size > PAYLOAD_BYTES_MAX:
         raise AppendRefused(f"record {seq} has {size} bytes; a record may have {PAYLOAD_BYTES_MAX}")
     if not size or b"\n" in payload.json or b"\0" in payload.json:
         raise AppendRefused(f"record {seq} is not one line of JSON")
-    if names != sorted(set(names)) or not all(FEATURE_NAME.fullmatch(name) for name in names):
+    names = list(payload.requires)
+    if names and (names != sorted(set(names)) or not all(FEATURE_NAME.fullmatch(name) for name in names)):
         raise AppendRefused(f"record {seq} requires {names}, which are not sorted feature names")
     if payload.lineage != (seq == 0):
         raise AppendRefused(f"record {seq} {'is a' if payload.lineage else 'has no'} lineage line; a log starts with exactly one")

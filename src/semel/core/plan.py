@@ -171,6 +171,6 @@ def identified(blocks: Sequence[Block], taken: Table[bool], step_number: int) ->
             while name in seen or name in taken:
                 name += "_"
         seen.add(name)
-        out.append(ToolCall(id=name, name=block.name, arguments=block.arguments))
+        out.append(block if name == block.id else ToolCall(id=name, name=block.name, arguments=block.arguments))
         ordinal += 1
     return tuple(out)

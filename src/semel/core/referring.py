@@ -32,8 +32,8 @@ def open_run(state: Session, logged: Logged, run_id: str) -> Run:
 def in_flight(state: Session, logged: Logged, run_id: str, step_id: int) -> tuple[Run, Step]:
     """The open run and its step, which has no answer yet."""
     run = open_run(state, logged, run_id)
-    step = run.step
-    if step is None or step.step_id != step_id or step.answer is not None:
+    step = run.in_flight
+    if step is None or step.step_id != step_id:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {step_id} is not in flight")
     return run, step
 

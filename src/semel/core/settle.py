@@ -64,14 +64,16 @@ def settle(
     given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     known |= given_up
     ready = _ready(batch, known, held, sequential=sequential)
+    # What is given up is recorded before anything behind it leaves, lest a later resume take that for never sent (P2); and before
+    # the run waits for held calls, which it does when nothing else is open (R31).
+    left = arrived(batch, CameBack(settled=given_up), sequential=sequential)
     if ready:
         sending = ready[:1] if sequential else ready
-        # What is given up is recorded before anything behind it leaves: a later resume must not take that for never sent (P2).
-        first = (*_settled_first(run, batch, news, came), *arrived(batch, CameBack(settled=given_up), sequential=sequential))
+        first = (*_settled_first(run, batch, news, came), *left)
         records = (*first, *before_sending(run, batch, ready, sending, reruns))
         return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
     if held:
-        return Decision(records=(*came, *_pause(run)), doubt=doubt)
+        return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
     return _commit(state, run, batch, news, known, stop=stop, policy=policy)
 
 

@@ -135,6 +135,11 @@ class Run(Frozen, frozen=True, kw_only=True):
         return self.config.limits
 
     @property
+    def in_flight(self) -> Step | None:
+        """The step whose answer is not there; None once it is, while `step` stays the newest one (D4)."""
+        return self.step if self.step is not None and self.step.answer is None else None
+
+    @property
     def aborting(self) -> bool:
         """Whether somebody asked to end it (D2)."""
         return bool(self.cancels)

@@ -117,7 +117,7 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in issue order; a call's ordinal is its index here."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):

@@ -68,8 +68,8 @@ def _of_pause(run: Run) -> tuple[Wait, ...]:
 
 
 def _of_step(run: Run) -> tuple[Wait, ...]:
-    step, ceiling = run.step, run.ceiling
-    if step is None or step.answer is not None:
+    step, ceiling = run.in_flight, run.ceiling
+    if step is None:
         return ()
     waits: list[Wait] = []
     if ceiling is not None and ceiling.step_id == step.step_id and not ceiling.decided and ceiling.deadline_ms is not None:

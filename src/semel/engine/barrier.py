@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from semel.core.ceiling import dispensable, framed_bytes, has_ended_full, reserve_bytes
 from semel.core.codec import encode_checked
-from semel.core.features import foreseen, needed
+from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
@@ -66,7 +66,7 @@ class Barrier:
 
     async def commit_chosen(self, choose: Callable[[Session], Sequence[Record]]) -> None:
         """Make durable what `choose` says for the state that no other commit can change any more."""
-        await to_its_end(self._commit(choose))
+        await to_its_end(self._commit(choose), at_once=self._writer.inline)
 
     def note(self, record: Record) -> None:
         """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7).
@@ -106,15 +106,15 @@ class Barrier:
         if not payloads:  # all of it was dispensable in a full log
             del self._held[:held]
             return
-        coming = {name for record in batch for name in foreseen(record)}
-        if coming:
-            self._writer.foresee(sorted(coming))
+        for record in batch:
+            if coming := foreseen(record):
+                self._writer.foresee(coming)
         frames = await self._write(payloads, at_ms)
         self._lineage_due = False
         del self._held[:held]
         self.digest = frames[-1].digest
         self.state = replace(after, digest=self.digest)
-        self._feed.publish(*(Committed(frame=frame) for frame in (*self._noted_frames, *frames) if frame.seq > 0))
+        self._feed.publish(*[Committed(frame=frame) for frame in (*self._noted_frames, *frames) if frame.seq > 0])
         self._noted.clear()
         self._noted_frames.clear()
 
@@ -124,11 +124,10 @@ class Barrier:
         Raises SessionFull where even that would leave less than is needed to close the session (W11, W12).
         """
         payloads = _payloads(batch)
-        after = fold((*self._noted, *self._places(batch, at_ms)), self.state)
+        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        starts = any(isinstance(record, RunStarted) for record in batch)
-        if not payloads or (self._fits(after, payloads) and not (starts and has_ended_full(self.state))):
+        if not payloads or (self._fits(after, payloads) and not (has_ended_full(self.state) and _starts(batch))):
             return after, payloads
         needed = [record for record in batch if not dispensable(record)]
         if len(needed) < len(batch):
@@ -140,7 +139,7 @@ class Barrier:
         )
 
     def _fits(self, after: Session, payloads: Sequence[Payload]) -> bool:
-        growth = sum(framed_bytes(len(payload.json), payload.requires) for payload in payloads)
+        growth = sum([framed_bytes(len(payload.json), payload.requires) for payload in payloads])
         return self._writer.size_bytes + growth + reserve_bytes(after) <= self._writer.ceiling_bytes
 
     async def _write(self, payloads: Sequence[Payload], at_ms: int) -> Sequence[Frame]:
@@ -156,20 +155,24 @@ class Barrier:
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
         payloads = _payloads((record,))
-        places = self._places((record,), at_ms)
+        places = self._places((record,), payloads, at_ms)
         if not self._fits(fold((*self._noted, *places), self.state), payloads):
             return
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
-    def _places(self, records: Sequence[Record], at_ms: int) -> list[Logged]:
+    def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
         head, fence = self._writer.head, self._writer.fence
         if head != self.state.head + len(self._noted):
             self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
         return [
-            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=needed(record))
-            for at, record in enumerate(records, start=1)
+            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
+            for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
         ]
+
+
+def _starts(batch: Sequence[Record]) -> bool:
+    return any(isinstance(record, RunStarted) for record in batch)
 
 
 def _payloads(records: Sequence[Record]) -> list[Payload]:

@@ -75,15 +75,17 @@ class Feed:
     """The listeners of one session; one that nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._subscriptions: tuple[weakref.ref[Subscription], ...] = ()
 
     def subscribe(self, like: Subscription | None = None) -> Subscription:
         """Listen from now on, or from where `like` began that was not taken from it."""
         subscription = Subscription() if like is None else like.fork()
-        self._subscriptions.add(subscription)
+        self._subscriptions = (*(held for held in self._subscriptions if held() is not None), weakref.ref(subscription))
         return subscription
 
     def publish(self, *events: Event) -> None:
         """Tell every listener."""
-        for subscription in list(self._subscriptions):
-            subscription.put(events)
+        for held in self._subscriptions:
+            subscription = held()
+            if subscription is not None:
+                subscription.put(events)

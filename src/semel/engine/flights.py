@@ -25,6 +25,7 @@ from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import Effect as ToolEffect
 from semel.engine.perform import Cut, Performer
+from semel.engine.waiting import first_of
 from semel.errors import need
 
 Back = Settlement | Deferral | Hold
@@ -58,11 +59,11 @@ class Flights:
         run, step = _open(self._state())
         match effect:
             case CallModel():
-                self._asking = asyncio.ensure_future(self._performer.ask(run, effect))
+                self._asking = asyncio.create_task(self._performer.ask(run, effect))
             case Dispatch():
                 self._slots = self._slots or asyncio.Semaphore(run.limits.parallel_calls)
                 for ordinal in effect.ordinals:
-                    self._calls[ordinal] = asyncio.ensure_future(self._one(self._slots, run, step, _call(step, ordinal)))
+                    self._calls[ordinal] = asyncio.create_task(self._one(self._slots, run, step, _call(step, ordinal)))
             case Reconcile():
                 call = _call(step, effect.ordinal)
                 self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))
@@ -90,7 +91,8 @@ class Flights:
         if self._asking is not None:
             asking, self._asking = self._asking, None
             return None if asking.cancelled() else asking.result()
-        await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
+        if not all(task.done() for task in self._calls.values()):
+            await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
         return self._came_back()
 
     def stop_asking(self) -> None:
@@ -116,11 +118,11 @@ class Flights:
 
     async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float, called: "asyncio.Future[None]") -> bool:
         if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
-            await asyncio.wait([*waiting, called], return_when=asyncio.FIRST_COMPLETED)
+            await first_of([*waiting, called])
             return any(task.done() for task in waiting)
         if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
             self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        await asyncio.wait([*waiting, self._time, called], return_when=asyncio.FIRST_COMPLETED)
+        await first_of([*waiting, self._time, called])
         return any(task.done() for task in waiting)
 
     def _time_up(self) -> Outcome:

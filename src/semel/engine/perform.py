@@ -41,6 +41,7 @@ from semel.engine.feed import Feed, Live
 from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
 from semel.engine.media import Gave, Loading, kept, outcome_of
+from semel.engine.waiting import first_of
 from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
 from semel.ports.tool import Call, Deferred, Done, Held, Never, ProcessMark, ToolPort
@@ -48,6 +49,7 @@ from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
 T = TypeVar("T")
+_answers = json.Decoder(Answer)
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 TOLD_CHARS = 400
@@ -225,7 +227,7 @@ class Performer:
         async with aclosing(self.kit.model.stream(request)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, Answer):
-                    return json.decode(json.encode(chunk), type=Answer)  # raises here what no log could hold
+                    return _answers.decode(json.encode(chunk))  # raises here what no log could hold
                 self.feed.publish(_with(live, "text", chunk.text))
         raise InvariantBroken(f"the stream of {self.kit.model.bundle.model} ended with neither an answer nor an error")
 
@@ -256,7 +258,7 @@ class Performer:
         cancelled = asyncio.Event()
         told = self._told(run, step, call, spec, cancelled)
         arguments = told.arguments if isinstance(told.arguments, dict) else {}
-        running = asyncio.ensure_future(_guarded(tool.run(arguments, told)))
+        running = asyncio.create_task(_guarded(tool.run(arguments, told)))
         try:
             timed_out = await self._within(running, spec.timeout_ms)
             if not running.done() and not spec.interruptible:
@@ -287,7 +289,7 @@ class Performer:
         if timer is not None:
             waiting.append(timer)
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(waiting)
             return timer is not None and timer.done() and not cut.done()
         finally:
             if timer is not None:
@@ -314,7 +316,7 @@ class Performer:
             run_id=run.run_id,
             step_id=step.step_id,
             ordinal=planned.ordinal,
-            context=copy.deepcopy(run.context),  # a tool cannot change what the next one sees
+            context=None if run.context is None else copy.deepcopy(run.context),  # a tool cannot change what the next one sees
             deps=self.kit.deps,
             arguments=parsed if isinstance(parsed, dict) else {},
             deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,

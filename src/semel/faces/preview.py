@@ -6,7 +6,7 @@ from semel import wiring
 from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Send
 from semel.core.fold import fold
-from semel.core.frame import Frame
+from semel.core.frame import Frame, incomplete
 from semel.core.open_log import state_of
 from semel.core.prompt import prompt_of
 from semel.core.recover import recover
@@ -90,7 +90,8 @@ def _last_run(view: SessionView, state: Session) -> Run:
     if ended is None:
         raise UnknownSession(f"session {state.session!r} has no run yet, so there is no request to show")
     frames: tuple[Frame, ...] = tuple(frame for frame in view.frames if frame.seq < ended.head)
-    return need(state_of(frames, frozenset(), state.session).run, "a run is open until its end")
+    before = state_of(frames, incomplete(view.frames), state.session)
+    return need(before.run, "a run is open until its end")
 
 
 def _ahead(state: Session, decision: Decision) -> Session:

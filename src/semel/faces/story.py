@@ -15,6 +15,7 @@ from semel.core.records import (
     Entry,
     Failure,
     FollowUpQueued,
+    HistorySupplied,
     IndeterminateResolved,
     LateResult,
     ModelStepFinished,
@@ -39,16 +40,18 @@ from semel.core.records import (
     ToolResult,
     Verdict,
 )
+from semel.core.standing import CallClass, classify
+from semel.core.state import Session
 from semel.core.values import AssistantMessage, Usage, UserMessage
 from semel.errors import need
 
 
 class CallStory(msgspec.Struct, kw_only=True):
-    """One call. `outcome` is that of its result, or `refused`, `not_sent`, `denied` or `expired` without one.
+    """One call. `outcome` is that of its result, or `refused`, `not_sent`, `denied`, `expired` or `cancelled` without one.
 
-    While it is open it is `asked`, `planned`, `sent` or `held`; `approval` says what a person, or silence, decided before it
-    was sent. `output` is what the run knew: of a call that was `deferred`, the stand-in. The late result, and the verdict of a
-    person with its output and note, came later.
+    While it is open it is `asked`, `planned`, `waiting` for its turn, `sent` or `held`; `approval` says what a person, or
+    silence, decided before it was sent. `output` is what the run knew: of a call that was `deferred`, the stand-in. The late
+    result, and the verdict of a person with its output and note, came later.
     """
 
     ordinal: int
@@ -112,25 +115,40 @@ class RunStory(msgspec.Struct, kw_only=True):
     usage: Usage | None = None
 
 
-def tell(frames: Iterable[Frame], session: str) -> list[RunStory]:
-    """The story that these frames tell; their fold has shown that it is a legal one."""
+class Story(msgspec.Struct, kw_only=True):
+    """A session: its runs, and how many messages from elsewhere it started with, in whose format."""
+
+    runs: list[RunStory]
+    supplied: int = 0
+    format: str | None = None
+
+
+def tell(frames: Iterable[Frame], state: Session) -> Story:
+    """The story that these frames tell; `state` is their fold, which has shown that it is a legal one."""
     told = _Teller()
     kept = tuple(frames)
     torn = incomplete(kept)
     for frame in kept[1:]:
-        record = decode(frame, f"session {session!r}")
+        record = decode(frame, f"session {state.session!r}")
         if record is not None:
             told.hear(record, frame.at_ms, torn=frame.seq in torn)
-    return told.runs
+    told.wait_in(state)
+    return told.story
+
+
+def output_text(output: ToolOutput) -> str:
+    """What a call gave, as text; media are named."""
+    return in_words(output.text, output.parts)
+
+
+def message_text(message: UserMessage) -> str:
+    """What was said, as text; files are named."""
+    return in_words(message.text, message.parts)
 
 
 def text_of(request: QueuedRequest) -> str:
     """What a queued message says."""
-    return "\n".join(_said(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
-
-
-def _said(content: UserMessage | ToolOutput) -> str:
-    return in_words(content.text, content.parts)
+    return "\n".join(message_text(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
 
 
 Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
@@ -139,6 +157,7 @@ Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested
 class _Teller:
     def __init__(self) -> None:
         self.runs: list[RunStory] = []
+        self.story = Story(runs=self.runs)
         self._inputs: dict[str, str] = {}
         self._waiting: dict[str, SaidStory] = {}
         self._calls: dict[str, CallStory] = {}
@@ -162,9 +181,13 @@ class _Teller:
                 call.verdict, call.verdict_by = record.verdict, record.by
                 call.verdict_output, call.note = record.output, record.note
             case LateResult():
-                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = _said(record.output)
+                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = output_text(
+                    record.output
+                )
             case Queued() | Steered() | FollowUpQueued() | SendDelivered() | RunCancelRequested() | RunPaused():
                 self._hear_from_outside(record)
+            case HistorySupplied():
+                self.story.supplied, self.story.format = len(record.entries), record.format
             case _:
                 self._hear_of_call(record, torn=torn)
 
@@ -189,22 +212,25 @@ class _Teller:
             case ToolBatchStarted():
                 for planned in record.planned_calls:
                     call = self._call(planned.ordinal, planned.call_key)
-                    call.outcome = "refused" if planned.refused else "planned"
+                    if planned.refused is not None and call.outcome in ("planned", "asked"):
+                        call.outcome, call.is_error = "refused", True
+                        call.reason, call.output = planned.refused.reason, planned.refused.message
             case ApprovalRequested():
                 self._call(record.ordinal, record.call_key).outcome = "asked"
             case ApprovalResolved():
                 call = self._batch[record.ordinal]
-                call.outcome, call.approval, call.approved_by = "planned", record.decision, record.by
+                call.outcome = "planned" if record.decision == "approved" else record.decision
+                call.approval, call.approved_by = record.decision, record.by
                 call.arguments = call.arguments if record.args is None else record.args
             case ApprovalRecorded(output=output) if output is not None:
                 call = self._batch[record.ordinal]
-                call.outcome, call.output, call.is_error = record.decision, _said(output), True
+                call.outcome, call.output, call.is_error = record.decision, output_text(output), True
             case ToolCallProviderHeld():
                 call = self._batch[record.ordinal]
                 call.outcome, call.reason = "held", record.reason
             case ToolCallDeferred():
                 self._batch[record.ordinal].deferred = True
-                self._batch[record.ordinal].output = _said(record.output)
+                self._batch[record.ordinal].output = output_text(record.output)
             case ToolDispatchIntent() if not torn:
                 self._batch[record.ordinal].outcome = "sent"
             case ToolNoDispatch():
@@ -214,9 +240,18 @@ class _Teller:
             case ToolCallReturned() | ToolResult():
                 call = self._batch[record.ordinal]
                 call.outcome, call.is_error, call.reason = str(record.outcome), record.is_error, record.reason
-                call.output = call.output if record.output is None else _said(record.output)
+                call.output = call.output if record.output is None else output_text(record.output)
             case _:
                 return  # says nothing that a person asks for
+
+    def wait_in(self, state: Session) -> None:
+        """Mark the calls of the open batch whose intent is there, and which were not sent: their turn has not come."""
+        batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
+        if state.run is None or batch is None or batch.finished:
+            return
+        for call, found in zip(self._batch, classify(state.run, batch), strict=True):
+            if found in (CallClass.NEVER_SENT, CallClass.HELD_SUCCESSOR):
+                call.outcome = "waiting"
 
     def _call(self, ordinal: int, call_key: str) -> CallStory:
         """A call that gets its key; from here on it is known by that."""
@@ -226,7 +261,11 @@ class _Teller:
         return call
 
     def _keep(self, entries: Iterable[Entry]) -> None:
-        self._inputs |= {entry.entry_id: _said(entry.content) for entry in entries if isinstance(entry.content, UserMessage)}
+        self._inputs |= {
+            entry.entry_id: in_words(entry.content.text, entry.content.parts)
+            for entry in entries
+            if isinstance(entry.content, UserMessage)
+        }
 
     def _said(self, delivery: str, key: str | None, names: Sequence[str]) -> None:
         said = SaidStory(key=key or names[0], delivery=delivery, text="\n".join(self._inputs.get(name, "") for name in names))

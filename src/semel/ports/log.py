@@ -89,6 +89,10 @@ class LogWriter(Protocol):
         """How long it may become."""
 
     @property
+    def inline(self) -> bool:
+        """Whether `append` may begin in its caller's task: it needs none of its own, and often comes to its end at once."""
+
+    @property
     def blobs(self) -> Blobs:
         """The session's large content; put before the record that names it."""
 

@@ -1,6 +1,6 @@
 """Fill a session to its ceiling with ordinary turns, or open it, and print what that took as JSON. Not a test.
 
-    python -m tests.prove.programs.full_log fill ROOT BYTES | open | fold | floor | raw ROOT
+    python -m tests.prove.programs.full_log fill ROOT BYTES | open | fold | floor ROOT
 
 A turn is that of design 13: 600 B of text, three calls with 200 B of arguments, three results of 1 KiB.
 """
@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from semel.adapters.file.disk import Disk
@@ -26,7 +25,7 @@ from semel.core.features import KNOWN
 from semel.core.limits import Limits
 from semel.core.outcomes import Outcome as Became
 from semel.core.outcomes import Settlement
-from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
+from semel.core.records import AgentRef, Config, ModelAttemptFinished
 from semel.core.values import Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Usage
 from semel.engine.feed import Feed
 from semel.engine.loop import commit
@@ -142,29 +141,12 @@ def floor(root: str) -> dict[str, object]:
     return {"seconds": time.perf_counter() - started}
 
 
-def raw(root: str) -> dict[str, object]:
-    """Reading, hashing and decoding the same frames, and nothing else: what no reader can do without."""
-    started, previous = time.perf_counter(), b"0" * 64
-    data = (Path(root) / "sessions" / SESSION / "wal.log").read_bytes()
-    decode = msgspec.json.Decoder(Record).decode
-    for seq, line in enumerate(data.split(b"\n")[:-1]):
-        fields = line.split(b" ", 10)
-        digest = hashlib.sha256(previous + line[: -len(fields[10]) - 65])
-        digest.update(fields[10])
-        previous = digest.hexdigest().encode()
-        if seq:
-            decode(fields[10])
-    return {"seconds": time.perf_counter() - started, "digest": previous.decode()}
-
-
 if __name__ == "__main__":
     what, place, *rest = sys.argv[1:]
     if what == "fill":
         found = asyncio.run(fill(place, int(rest[0])))
     elif what == "floor":
         found = floor(place)
-    elif what == "raw":
-        found = raw(place)
     else:
         found = asyncio.run(open_only(place) if what == "open" else fold(place))
     print(json.dumps(found))

@@ -53,6 +53,10 @@ class Disk:
             left -= len(part)
         return b"".join(parts)
 
+    def reads_as(self, fd: int, content: bytes) -> bool:
+        """Whether a file is `content` and no byte more, by one read; False also where that read came short."""
+        return os.pread(fd, len(content) + 1, 0) == content
+
     def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
         """One write: at `offset`, or at the end of a file opened to append. May be short."""
         return os.write(fd, data) if offset is None else os.pwrite(fd, data, offset)
@@ -113,7 +117,7 @@ class Disk:
 
     def status_of(self, path: Path) -> os.stat_result:
         """What a path names now; a symbolic link at its end is what it names."""
-        return path.lstat()
+        return os.lstat(path)
 
     def names(self, fd: int) -> list[str]:
         """Names in a directory, sorted."""

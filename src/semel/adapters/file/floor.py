@@ -21,6 +21,7 @@ _WAITS_MAX = 1000  # of Disk.pause each
 # What this process has proven durable, by absolute path (W21), and the mutex for adding to it (W23).
 _proven: dict[str, frozenset[str]] = {}
 _mutex = threading.Lock()
+_NOTHING: frozenset[str] = frozenset()
 
 
 def encode_floor(names: frozenset[str]) -> bytes:
@@ -42,6 +43,7 @@ class FileFloor:
         """Touches nothing yet."""
         self._root, self._disk = root, root.disk
         self.path = root.path / NAME
+        self._key = str(self.path)
 
     def names(self) -> frozenset[str]:
         """The names it holds now; a missing floor holds none."""
@@ -51,10 +53,14 @@ class FileFloor:
         except FileNotFoundError:
             return frozenset()
 
+    def holds(self, names: Iterable[str]) -> bool:
+        """Whether this process has proven that it holds every name; asks no disk (W21)."""
+        return _proven.get(self._key, _NOTHING).issuperset(names)
+
     def raise_to(self, names: Iterable[str]) -> None:
         """Make every name durable in the floor, under the lock that all processes share."""
         wanted = frozenset(names)
-        if wanted <= _proven.get(str(self.path), frozenset()):
+        if self.holds(wanted):
             return
         bad = sorted(name for name in wanted if not FEATURE_NAME.fullmatch(name))
         if bad:
@@ -68,7 +74,7 @@ class FileFloor:
             else:
                 self._sync_again(root)
             self._disk.sync_directory(root)
-            _proven[str(self.path)] = union
+            _proven[self._key] = union
 
     def _read(self, root: int) -> frozenset[str]:
         with naming("read", self.path):

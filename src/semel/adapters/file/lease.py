@@ -81,6 +81,7 @@ class Lease:
         """Made by `take`."""
         self._disk, self._fd, self.path = disk, fd, path
         self._content = disk.read(fd)
+        self._inode = disk.status(fd)  # what an open file is, and on which device, never changes
         self._held = True
         self.fence = 0  # the tenure stamp, once there is one
 
@@ -100,7 +101,7 @@ class Lease:
                     if not disk.locks.asking_locks:
                         raise SessionBusy(_busy(session, describe(disk, disk.read(fd))))
                     disk.pause()
-                elif _in_place(disk, fd, path):
+                elif _is_at(disk, disk.status(fd), path):
                     kept = True
                     return cls(disk, fd, path)
             finally:
@@ -130,9 +131,13 @@ class Lease:
 
     def check(self) -> None:
         """Raise LeaseLost unless the lease is still ours: the same file in its place, with our stamp in it (P8)."""
-        if self._held and _in_place(self._disk, self._fd, self.path) and self._disk.read(self._fd) == self._content:
+        if self._held and _is_at(self._disk, self._inode, self.path) and self._says_ours():
             return
         raise LeaseLost(f"the lease {self.path} is no longer ours; another process may hold the session. Nothing was written.")
+
+    def _says_ours(self) -> bool:
+        """Our stamp and no byte more; a read that came short decides nothing, so all is read."""
+        return self._disk.reads_as(self._fd, self._content) or self._disk.read(self._fd) == self._content
 
     def release(self) -> None:
         """Give it back; the file stays for ever (W24, FACT13)."""
@@ -145,9 +150,9 @@ def _busy(session: str, holder: str) -> str:
     return f"session {session!r} is in use by {holder}. Wait until it is done, or send to it through its owner."
 
 
-def _in_place(disk: Disk, fd: int, path: Path) -> bool:
+def _is_at(disk: Disk, inode: os.stat_result, path: Path) -> bool:
     try:
-        return same_file(disk.status(fd), disk.status_of(path))
+        return same_file(inode, disk.status_of(path))
     except OSError:
         return False
 

@@ -73,7 +73,7 @@ def unlock_and_close(disk: Disk, fd: int) -> None:
 
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether two names lead to one file."""
-    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
 class Root:

@@ -1,5 +1,6 @@
 """All sessions of one state directory, each an append-only log file (design 3)."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from semel.adapters.file.lease import Lease, look_at
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
+from semel.adapters.file.syncs import Syncs
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
@@ -30,7 +32,7 @@ class FileStore:
     """Implements `ports.log.SessionStore` on a directory of this machine.
 
     `known` are the features that this build can interpret. With `inline_sync` a sync blocks the event loop, which is
-    fastest where semel owns the loop; otherwise a thread does it.
+    fastest where semel owns the loop and one session writes; otherwise a thread does it.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class FileStore:
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
         self._index = Index(self._root.path)
+        self._syncs: Syncs | None = None
 
     @property
     def root(self) -> Root:
@@ -108,10 +111,10 @@ class FileStore:
 
     async def open(self, session: str, *, take: TakeFrames | None = None) -> FileWriter:
         """Take the lease, verify every frame, recover the tail, and return the writer."""
-        place = Place(self._root, session)
+        place, syncs = Place(self._root, session), self._syncs_here()
         if self._inline:
-            return self._open(place, take)
-        return await settled(lambda: self._open(place, take), FileWriter.abandon)
+            return self._open(place, take, syncs)
+        return await settled(lambda: self._open(place, take, syncs), FileWriter.abandon)
 
     def read(self, session: str, after: int = -1) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
@@ -163,7 +166,14 @@ class FileStore:
             return place.read_status(directory)
         return None
 
-    def _open(self, place: Place, take: TakeFrames | None) -> FileWriter:
+    def _syncs_here(self) -> Syncs:
+        """What all writers of this event loop share."""
+        loop = asyncio.get_running_loop()
+        if self._syncs is None or self._syncs.loop is not loop:
+            self._syncs = Syncs(loop)
+        return self._syncs
+
+    def _open(self, place: Place, take: TakeFrames | None, syncs: Syncs) -> FileWriter:
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
@@ -177,6 +187,7 @@ class FileStore:
                     log,
                     floor=self.floor,
                     clock=self._clock,
+                    syncs=syncs,
                     inline=self._inline,
                     ceiling_bytes=self._ceiling_bytes,
                 )

@@ -14,7 +14,7 @@ from semel.adapters.file.blobs import FileBlobs
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
-from semel.adapters.file.threads import settled
+from semel.adapters.file.syncs import Syncs
 from semel.core.frame import Encoded, Frame, Scan, encode_frames, within_ceiling, witnessed
 from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
 from semel.ports.log import Payload
@@ -25,14 +25,27 @@ class FileWriter:
     """Implements `ports.log.LogWriter`. Made by `FileStore.open`; for one event loop."""
 
     def __init__(
-        self, place: Place, lease: Lease, log: Scan, *, floor: FileFloor, clock: Clock, inline: bool, ceiling_bytes: int
+        self,
+        place: Place,
+        lease: Lease,
+        log: Scan,
+        *,
+        floor: FileFloor,
+        clock: Clock,
+        syncs: Syncs,
+        inline: bool,
+        ceiling_bytes: int,
     ) -> None:
-        """`log` is what recovery found and made durable. With `inline` syncs block the loop, else a thread does them."""
+        """`log` is what recovery found and made durable.
+
+        With `inline` a sync blocks the loop while this is the only writer that asks for one; else a thread of `syncs` does it.
+        """
         self.ceiling_bytes = ceiling_bytes
         self.frames: Sequence[Frame] = log.frames
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
-        self._lease, self._floor, self._clock, self._inline = lease, floor, clock, inline
+        self._lease, self._floor, self._clock, self.inline = lease, floor, clock, inline
+        self._syncs = syncs
         self.blobs = FileBlobs(place, self.check)
         self._point = log.point
         self._durable = log.point.seq - 1
@@ -42,6 +55,7 @@ class FileWriter:
         self._fd: int | None = None
         with place.open() as directory, suppress(FileNotFoundError):
             self._fd = open_private(self._disk, Place.LOG, directory, os.O_WRONLY | os.O_APPEND, self._path)
+        syncs.enter(self)
 
     @property
     def head(self) -> int:
@@ -81,7 +95,9 @@ class FileWriter:
         return self._write(batch, at_ms)
 
     def foresee(self, features: Sequence[str]) -> None:
-        """Raise the floor now for frames that may come."""
+        """Raise the floor now for frames that may come; where it holds them already, nothing is done and nobody is asked."""
+        if self._floor.holds(features):
+            return
         self.check()
         self._floor.raise_to(features)
 
@@ -112,6 +128,7 @@ class FileWriter:
         """Give everything back at once; for a writer that nobody will ever use."""
         self._dead = self._dead or (LeaseLost, f"the writer of {self._path} is closed. Nothing was written.")
         fd, self._fd = self._fd, None
+        self._syncs.leave(self)
         try:
             if fd is not None:
                 self._disk.close(fd)
@@ -197,7 +214,7 @@ class FileWriter:
         raise error
 
     async def _do(self, work: Callable[[], None]) -> None:
-        if self._inline:
+        if self.inline and self._syncs.alone(self):
             work()
         else:
-            await settled(work)
+            await self._syncs.do(work)

@@ -198,6 +198,8 @@ class MemoryStore:
 class MemoryWriter:
     """Implements `ports.log.LogWriter`. Made by `MemoryStore.open`."""
 
+    inline = False  # a test may make it wait wherever it likes
+
     def __init__(self, store: MemoryStore, session: str, found: Scan, *, clock: Clock) -> None:
         """`found` is what the log holds, all of it durable."""
         log = store.medium.logs[session]

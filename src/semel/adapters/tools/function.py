@@ -32,6 +32,7 @@ class FunctionTool(ToolPort):
         self._spec = spec
         self._signature = signature
         self._reconciler = reconciler
+        self._on_loop = inspect.iscoroutinefunction(function)
         functools.update_wrapper(self, function, updated=())
 
     @property
@@ -46,7 +47,7 @@ class FunctionTool(ToolPort):
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON | Done | Deferred | Held:
         """Call the function. Returns text, Done of text, Deferred or Held; raises what it raised, SystemExit as RuntimeError."""
         bound = self._signature.bind(arguments, call)
-        value = await _call(functools.partial(self._function, **bound), self._spec.name)
+        value = await _call(functools.partial(self._function, **bound), self._spec.name, on_loop=self._on_loop)
         if isinstance(value, (Deferred, Held)):
             return value
         return Done(value=_shown(value.value)) if isinstance(value, Done) else _shown(value)
@@ -55,7 +56,8 @@ class FunctionTool(ToolPort):
         """Ask the declared reconciler. Raises TypeError if it answers anything but Happened, Never or StillUnknown."""
         if self._reconciler is None:
             raise InvariantBroken(f"tool {self._spec.name!r} was asked to reconcile and declares nothing for it")
-        answer = await _call(functools.partial(self._reconciler, call), self._spec.name)
+        on_loop = inspect.iscoroutinefunction(self._reconciler)
+        answer = await _call(functools.partial(self._reconciler, call), self._spec.name, on_loop=on_loop)
         if isinstance(answer, Happened):
             return Happened(output=_shown(answer.output))
         if isinstance(answer, (Never, StillUnknown)):
@@ -139,10 +141,13 @@ def _refuse_unknown(declared: Mapping[str, object]) -> None:
         raise TypeError(f"tool() takes no {unknown[0]!r}; it takes {', '.join(Declared.__annotations__)}")
 
 
-async def _call(function: Callable[[], Any], name: str) -> Any:
-    """Call it where it belongs. SystemExit becomes RuntimeError: from within a task it would end the event loop (B07)."""
+async def _call(function: Callable[[], Any], name: str, *, on_loop: bool) -> Any:
+    """Call it where it belongs: an async function on the loop, any other in a thread.
+
+    SystemExit becomes RuntimeError: from within a task it would end the event loop (B07).
+    """
     try:
-        if inspect.iscoroutinefunction(function):
+        if on_loop:
             return await function()
         value = await in_daemon_thread(function, name=f"tool {name}")
         return await value if inspect.isawaitable(value) else value
@@ -152,6 +157,8 @@ async def _call(function: Callable[[], Any], name: str) -> Any:
 
 def _shown(value: Any) -> JSON:
     """The text for the model, or a file, or a list of both as they are. Raises ToolFailed if there is none."""
+    if type(value) is str:
+        return result_text(value)
     if isinstance(value, File):
         return value
     if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):

@@ -3,7 +3,7 @@
 Two families (R45). *Entries* are content: what the model sees, or what decides how it sees it; found by `entry_id`. *Control
 records* are the ordered facts that are folded: of a run and its steps, of its calls, of how much the model sees, and of the
 session, whose records structurally have no run id. Names and type tags are the contract's own. `docs/records.md` lists them with
-their fields, features and sync points, from `core.catalogue`.
+their fields, features and sync points; `scripts/records_page.py` makes it from these types.
 """
 
 from semel.core.records.calls import (

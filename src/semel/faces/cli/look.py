@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from semel.core.explain import count
 from semel.core.explain import explain as sentences_of
 from semel.core.state import Session
 from semel.core.status import Status, status_of
@@ -18,6 +19,16 @@ from semel.faces.story import CallStory, RunStory, tell, text_of
 from semel.faces.views import view_of
 
 _TEXT_CHARS, _RESULT_CHARS = 400, 120
+_OUTCOMES = {
+    "asked": "waits for a person to approve it",
+    "planned": "not sent yet",
+    "waiting": "not sent yet",
+    "sent": "sent, no result yet",
+    "held": "held by its provider",
+    "not_sent": "not sent",
+    "max_steps": "closed by a limit or a stop",
+}
+"""Words of a story that a person would not understand as they are."""
 
 
 @verb("semel ls", "semel ls --json | jq -r 'select(.unknown_calls > 0) | .session'")
@@ -56,16 +67,18 @@ def _row(item: Listing) -> tuple[str, ...]:
 def show(*, session: str, state: str | None, as_json: bool) -> int:
     """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
     view = view_of(ground_of(state).store, session)
-    runs = tell(view.frames, session)
+    story = tell(view.frames, view.state)
     status = status_of(view.state, view.frames[-1].digest) if view.frames else None
     if as_json:
         head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
         shown_status = None if status is None else msgspec.to_builtins(status)
-        json_line({**head, "status": shown_status, "runs": msgspec.to_builtins(runs), "queue": _queue(view.state)})
+        json_line({**head, "status": shown_status, **msgspec.to_builtins(story), "queue": _queue(view.state)})
         return 0
     held = f"held by {view.owner}" if view.owner else "held by nobody"
-    shown(one_line(f"session {session}: {view.state.head} records, {held}"))
-    for run in runs:
+    shown(one_line(f"session {session}: {count(view.state.head, 'record')}, {held}"))
+    if story.supplied:
+        shown(one_line(f"it started with {count(story.supplied, 'message')} from elsewhere, in the format {story.format}"))
+    for run in story.runs:
         _show_run(run, view.owner)
     for message in _queue(view.state):
         shown(one_line(f"queued as {message['key']}: {message['text']}", _TEXT_CHARS))
@@ -93,7 +106,8 @@ def _show_run(run: RunStory, owner: str | None) -> None:
     shown(one_line(f"run {run.run_id[:8]} of {run.agent.name}, {moment(run.started_at_ms)}: {how}{took}{used}{again}{after}"))
     shown(f"  > {one_line(run.input, _TEXT_CHARS)}")
     for said in run.said:
-        taken = f"step {said.step_id}" if said.step_id is not None else "not taken up"
+        left = "waits" if run.reason is None else "left unanswered"
+        taken = left if said.step_id is None else f"step {said.step_id}"
         shown(f"  > ({said.delivery.replace('_', '-')}, {taken}) {one_line(said.text, _TEXT_CHARS)}")
     for step in run.steps:
         tries = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
@@ -108,18 +122,19 @@ def _show_run(run: RunStory, owner: str | None) -> None:
 def _call(call: CallStory) -> str:
     by = f" by {one_line(call.approved_by, _RESULT_CHARS)}" if call.approved_by else ""
     told = f" {call.approval}{by}," if call.approval and call.approval != call.outcome else ""
-    outcome = "deferred" if call.deferred else f"{call.outcome}{by}" if call.approval == call.outcome else call.outcome
+    word = _OUTCOMES.get(call.outcome, call.outcome)
+    outcome = "deferred" if call.deferred else f"{word}{by}" if call.approval == call.outcome else word
     if call.verdict is not None:
         return f"{_asked(call)}{told} {outcome}, {_verdict(call)}"
     reason = f" ({call.reason})" if call.reason else ""
     wrong = ", an error" if call.is_error and call.outcome == "completed" else ""
     said = "" if call.output is None else f": {one_line(call.output, _RESULT_CHARS)}"
-    late = "" if call.late is None else f"; its result came late: {one_line(call.late, _RESULT_CHARS)}"
+    late = "" if call.late is None else f" | its result came late: {one_line(call.late, _RESULT_CHARS)}"
     return f"{_asked(call)}{told} {outcome}{reason}{wrong}{said}{late}"
 
 
 def _asked(call: CallStory) -> str:
-    return f"{call.call_key[:8]} {one_line(f'{call.tool}({call.arguments})', _TEXT_CHARS)}"
+    return f"{call.call_key[:8]} {one_line(f'{call.tool}({call.arguments})', _TEXT_CHARS)}".strip()
 
 
 def _verdict(call: CallStory) -> str:

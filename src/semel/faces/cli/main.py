@@ -42,6 +42,7 @@ COMMANDS = {
     "resolve": ("semel.faces.cli.decide:resolve", "Say what became of a call whose outcome is unknown."),
     "models": ("semel.faces.cli.models:models", "List the providers of models."),
     "mock": ("semel.faces.cli.models:mock", "Serve a scripted model over HTTP."),
+    "bench": ("semel.faces.cli.bench:bench", "Measure semel on this disk, beside the raw floor."),
     "demo": ("semel.faces.cli.demo:demo", "Pay an invoice, be killed twice, pay it once."),
 }
 

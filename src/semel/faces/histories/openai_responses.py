@@ -1,10 +1,14 @@
 """Histories as the Responses API of OpenAI has them: a request body, or its list of input items."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from semel.core.values import Block, Text, ToolCall
-from semel.faces.histories.openai_chat import text_of
+from semel.core.values import Block, Text, ToolCall, ToolSpec
+from semel.errors import BadHistory
+from semel.faces.histories.openai_chat import result_of, text_of
 from semel.faces.histories.reading import (
+    NO_INSTRUCTIONS,
+    NO_REASONING,
     Collected,
     Foreign,
     Object,
@@ -12,13 +16,15 @@ from semel.faces.histories.reading import (
     digest_of,
     items_of,
     object_at,
+    offered_of,
     refused,
     text_at,
     tool_specs,
+    word_of,
 )
 
 _INSTRUCTING = frozenset({"system", "developer"})
-_ERROR_MARK = "error: "  # the format has no flag for a failed call; semel's own requests mark it like this
+_ELSEWHERE = ("previous_response_id", "conversation")
 
 
 def read(raw: bytes) -> Foreign:
@@ -26,9 +32,12 @@ def read(raw: bytes) -> Foreign:
     document = decode_document(raw)
     if isinstance(document, dict) and isinstance(document.get("input"), str):
         document = {**document, "input": [{"role": "user", "content": document["input"]}]}
+    elsewhere = [name for name in _ELSEWHERE if isinstance(document, dict) and document.get(name)]
+    if elsewhere:
+        raise BadHistory(f"the file goes on from what the server keeps (`{elsewhere[0]}`); give the whole list of items")
     collected, answer = Collected(), _Answer()
     if isinstance(document, dict) and document.get("instructions"):
-        collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
+        collected.remark(NO_INSTRUCTIONS)
     for at, entry in enumerate(items_of(document, "input"), 1):
         where = f"item {at}"
         item = object_at(entry, where)
@@ -52,34 +61,28 @@ class _Answer:
 
 
 def _is_of_answer(item: Object) -> bool:
-    return item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant"
+    return word_of(item, "type") in ("function_call", "reasoning") or word_of(item, "role") == "assistant"
 
 
 def _take(collected: Collected, answer: _Answer, item: Object, where: str) -> None:
-    kind, role = item.get("type", "message"), item.get("role")
+    kind, role = word_of(item, "type") or "message", word_of(item, "role")
     if kind == "reasoning":
-        collected.remark("reasoning is not taken over: only the model that wrote it understands it")
+        collected.remark(NO_REASONING)
     elif kind == "function_call":
         name, arguments = text_at(item.get("name"), where), text_at(item.get("arguments"), where)
         answer.blocks.append(ToolCall(id=text_at(item.get("call_id"), where), name=name, arguments=arguments))
     elif kind == "function_call_output":
-        text = text_of(item.get("output"), where)
-        is_error = text.startswith(_ERROR_MARK)
-        said = text.removeprefix(_ERROR_MARK) or ("(the tool failed and said nothing)" if is_error else "(no output)")
-        collected.result(text_at(item.get("call_id"), where), said, is_error=is_error)
+        result_of(collected, text_at(item.get("call_id"), where), text_of(item.get("output"), where))
     elif kind == "message" and role == "assistant":
         answer.blocks.append(Text(text=text_of(item.get("content"), where)))
     elif kind == "message" and role == "user":
         collected.user(text_of(item.get("content"), where))
     elif kind == "message" and role in _INSTRUCTING and not collected.messages:
-        collected.remark("the instructions of the file are not taken over; the agent of the next run gives its own")
+        collected.remark(NO_INSTRUCTIONS)
     else:
         raise refused(where, f"an item of the type {kind!r} and the role {role!r} cannot be imported here")
 
 
-def _tools(document: Any) -> Any:
-    offered = document.get("tools") if isinstance(document, dict) else None
-    if not offered:
-        return None
-    functions = [tool for tool in offered if isinstance(tool, dict) and tool.get("type") == "function"]
-    return tool_specs([(str(function.get("name")), function.get("parameters")) for function in functions])
+def _tools(document: Any) -> Mapping[str, ToolSpec] | None:
+    functions = [tool for tool in offered_of(document) if tool.get("type") == "function"]
+    return tool_specs((function.get("name"), function.get("parameters")) for function in functions) if functions else None
