@@ -38,6 +38,7 @@ from semel.core.records import (
     ModelAttemptFinished,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     Queued,
     Record,
     ResumeStarted,
@@ -71,6 +72,7 @@ _COMMIT = "with its batch's results, before the next request"
 SYNC: dict[type, str] = {
     RunStarted: "synced before the send is answered and the first request leaves",
     RunRefrozen: "synced before the first request leaves",
+    OpaqueStateVoided: "synced before the request without it leaves",
     StepStarted: "synced before its request leaves",
     ModelAttemptFinished: "none of its own: durable with the next barrier",
     ModelRetry: "synced before the wait begins",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semel.faces.results import Cancelled, Completed, Failed, Interrupted, Paused
     from semel.faces.sync import run_sync
     from semel.ports.hook import PostAssistant, PostTool, PreTool, PreUser, Refuse
-    from semel.ports.tool import Call, Deferred, Done, Happened, Held, Never, StillUnknown
+    from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, StillUnknown
 
 _HOMES = {
     "Agent": "semel.faces.agent",
@@ -27,6 +27,7 @@ _HOMES = {
     "Deferred": "semel.ports.tool",
     "Done": "semel.ports.tool",
     "Failed": "semel.faces.results",
+    "File": "semel.ports.tool",
     "Happened": "semel.ports.tool",
     "Held": "semel.ports.tool",
     "Interrupted": "semel.faces.results",
@@ -59,6 +60,7 @@ __all__ = [
     "Deferred",
     "Done",
     "Failed",
+    "File",
     "Happened",
     "Held",
     "Interrupted",

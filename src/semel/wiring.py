@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from semel.adapters.file.doctor import Finding
     from semel.adapters.file.repair import Loss
     from semel.adapters.file.store import FileStore
+    from semel.adapters.models.opaque import StatePolicies
 
 
 def ground_of(settings: Settings, disk: "Disk | None" = None) -> Ground:
@@ -94,6 +95,13 @@ def key_missing(bundle: Bundle, options: Mapping[str, object]) -> str | None:
     from semel.adapters.models.catalog import key_problem, parse_options
 
     return key_problem(bundle, environ=os.environ, options=parse_options(options))
+
+
+def state_policies(bundle: Bundle) -> "StatePolicies":
+    """What a run with this bundle keeps of its provider's state beside text."""
+    from semel.adapters.models.catalog import state_policies_of
+
+    return state_policies_of(bundle)
 
 
 def priced(bundle: Bundle) -> bool:

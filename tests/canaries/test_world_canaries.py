@@ -82,7 +82,7 @@ def any_damage_is_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_bytes_thrown_away(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "_keep", lambda *_: None)
+    patch.setattr(recovery, "keep_aside", lambda *_: None)
 
 
 def nothing_written_again(patch: pytest.MonkeyPatch) -> None:
@@ -150,8 +150,8 @@ def state_that_is_not_the_fold(patch: pytest.MonkeyPatch) -> None:
 
 
 def request_that_depends_on_the_attempt(patch: pytest.MonkeyPatch) -> None:
-    def drifting(state: Session, run: Run) -> Prompt:
-        prompt = prompt_of(state, run)
+    def drifting(state: Session, run: Run, *reading: Any) -> Prompt:
+        prompt = prompt_of(state, run, *reading)
         again = run.step is not None and run.step.attempt > 1
         return replace(prompt, instructions=prompt.instructions + " again") if again else prompt
 
@@ -159,8 +159,8 @@ def request_that_depends_on_the_attempt(patch: pytest.MonkeyPatch) -> None:
 
 
 def prompt_without_its_last_message(patch: pytest.MonkeyPatch) -> None:
-    def short(state: Session, run: Run) -> Prompt:
-        prompt = prompt_of(state, run)
+    def short(state: Session, run: Run, *reading: Any) -> Prompt:
+        prompt = prompt_of(state, run, *reading)
         return replace(prompt, messages=list(prompt.messages)[:-1])
 
     patch.setattr(perform, "prompt_of", short)
@@ -169,9 +169,9 @@ def prompt_without_its_last_message(patch: pytest.MonkeyPatch) -> None:
 def key_that_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
     known = deciding.known_delivery
 
-    def lenient(*arguments: Any) -> str | None:
+    def lenient(*arguments: Any, **named: Any) -> str | None:
         try:
-            return known(*arguments)
+            return known(*arguments, **named)
         except KeyReuse:
             return None
 

@@ -19,6 +19,7 @@ from semel.core.records import (
     LateResult,
     ModelAttemptFinished,
     ModelStepFinished,
+    OpaqueStateVoided,
     Queued,
     QueuedRequest,
     Retracted,
@@ -138,6 +139,7 @@ CARRIERS: list[tuple[Any, set[str]]] = [
     # several at once stand in one frame, sorted
     (bare(ToolResult, terminate=True, tag=1, finished_at_ms=1, output=PARTS), {"terminate/v1", TAGS, TIMES, MEDIA}),
     (bare(RunPaused, reason="restart"), {"restart-pause/v1"}),
+    (bare(OpaqueStateVoided, reason="rejected"), {"opaque-state-void/v1"}),
     (bare(RunPaused, reason="tool_held"), {"provider-held/v1"}),
     (bare(RunPaused, reason="auth_required"), set()),
 ]

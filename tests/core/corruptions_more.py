@@ -22,6 +22,7 @@ from semel.core.records import (
     IndeterminateResolved,
     LateResult,
     ModelStepFinished,
+    OpaqueStateVoided,
     Queued,
     Record,
     RunCancelRequested,
@@ -151,6 +152,13 @@ MORE: dict[str, Case] = {
         "gated",
         behind(ModelStepFinished, lambda _: REFROZEN),
         before(ModelStepFinished, lambda _: REFROZEN),
+    ),
+    "provider state that is repaired twice": Case("inconsistent_step", "opaque_voided", twice(OpaqueStateVoided, nth=1), same),
+    "another start in the middle of a run": Case(
+        "inconsistent_step",
+        "opaque_voided",
+        behind(StepStarted, lambda step: OpaqueStateVoided(run_id=step.run_id, reason="prefix_changed")),
+        before(StepStarted, lambda step: OpaqueStateVoided(run_id=step.run_id, reason="prefix_changed")),
     ),
     "an attempt to answer twice": Case("inconsistent_step", "text", twice(ModelStepFinished), same),
     "a ceiling that is decided twice": Case(

@@ -69,7 +69,7 @@ from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
 from semel.core.values import Message as Said
 from semel.errors import SessionFull
-from tests.core.machine import BUNDLE, attempt, good
+from tests.core.machine import BUNDLE, attempt, good, place_of
 from tests.core.writes import Telling, Write, folded, settled_in, size_of
 
 AGENT = AgentRef(name="a")
@@ -99,7 +99,7 @@ class Driver(Telling):
     stopping: bool = False
     fresh: bool = True
     torn: bool = False
-    requests: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    requests: dict[tuple[str, int, bool], bytes] = field(default_factory=dict)
     sent: list[list[Said]] = field(default_factory=list)
     dispatched: Counter[str] = field(default_factory=Counter)
     redispatched: int = 0
@@ -196,11 +196,11 @@ class Driver(Telling):
         )
         self._decide(answered)
 
-    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None) -> None:
+    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout") -> None:
         effect = self._asked()
         failed = ExchangeFailed(
-            attempt=attempt(effect, "timeout"),
-            failure="timeout",
+            attempt=attempt(effect, failure),
+            failure=failure,
             message="too slow",
             retryable=retryable,
             used=effect.used,
@@ -381,7 +381,7 @@ class Driver(Telling):
         assert fault is None, fault
         assert said[-1] is not None
         body = msgspec.json.encode([prompt.instructions, prompt.tools, said])
-        place = (run.run_id, effect.step_id)
+        place = place_of(run, effect.step_id)
         assert self.requests.setdefault(place, body) == body, "an attempt of a step sends what the first one sent"
         assert not any(call.run_id == run.run_id for call in self.state.unknown), "no model of a run sees its unknown call"
         self.sent.append(said)

@@ -19,7 +19,7 @@ from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
-from semel.core.state import CallState, Logged, Session
+from semel.core.state import CallState, Logged, Run, Session
 from semel.core.values import Block, Bundle, Effect, Message, Stop, Text, ToolCall, ToolSpec, Usage
 from tests.core.said import find_in, said
 
@@ -259,3 +259,8 @@ def lives(script: Script, crashes: Sequence[tuple[int, int | None]], kind: type[
 def crash_points(world: World) -> list[tuple[int, int | None]]:
     """Every place where the writes of this run can be cut: before, within, and right behind each."""
     return [(at, kept) for at, write in enumerate(world.writes) for kept in [*range(len(write)), None]]
+
+
+def place_of(run: Run, step_id: int) -> tuple[str, int, bool]:
+    """What has one request: a step, before and behind the one repair of provider state that its run may have."""
+    return run.run_id, step_id, run.state_rejected

@@ -192,6 +192,7 @@ SCRIPTS: dict[str, Script] = {
         scripts_context.supplied,
         scripts_context.compacted,
         scripts_gated.gated,
+        scripts_gated.opaque_voided,
         scripts_rules.hooked,
         scripts_rules.warned,
         scripts_rules.ended_by_condition,

@@ -28,7 +28,7 @@ from semel.core.records import (
 from semel.core.values import AssistantMessage, Media, Opaque, Text
 from tests.core.cast import driver
 from tests.core.driver import Driver
-from tests.core.machine import call, good
+from tests.core.machine import BUNDLE, call, good
 
 PICTURE = Media(media_type="image/png", sha256="0123456789abcdef" * 4, size_bytes=3)
 
@@ -71,6 +71,34 @@ def _added(record: Record, number: int) -> dict[str, Any]:
             return {"error": Failure(kind="model", code="quota", message="gone", provider_details=more)} if record.error else {}
         case _:
             return {}
+
+
+def opaque_voided() -> Driver:
+    """Another start voids what a model that binds its state to it had thought; then the provider refuses what came behind."""
+    d = driver()
+    bound = replace(BUNDLE, family="anthropic_messages")
+
+    def send_as(key: str, instructions: str) -> None:
+        command = d.command(key, "go on")
+        config = replace(command.config, bundle=bound)
+        d._do(send(d.state, replace(command, config=config, instructions=instructions)))
+
+    thought = Opaque(format="anthropic.thinking", data='{"type":"thinking","thinking":"hm","signature":"x"}')
+    send_as("k1", "be good")
+    d.answer([thought, Text(text="Good."), *call("read")])
+    d.back()
+    d.answer([thought, Text(text="Done.")])
+    send_as("k2", "be quick")
+    d.answer([thought, *call("put")])
+    d.back()
+    d.fail(failure="opaque_state_rejected", retryable=False)
+    d.die()
+    d.resume()
+    d.answer([thought, Text(text="Quick.")])
+    send_as("k3", "be quick")
+    d.fail(failure="opaque_state_rejected", retryable=False)
+    d.fail(failure="opaque_state_rejected", retryable=False)
+    return d
 
 
 def gated() -> Driver:

@@ -21,7 +21,7 @@ def test_every_conditional_gate_has_a_row_that_needs_it() -> None:
     conditional = {gate.feature for gate in GATES if gate.when != "always"}
     untested = conditional - {feature for feature, _ in shown}
     assert untested == {"scope/v1", "plan-manifest/v1", "dispatch-module/v1", "context-ceiling/v1"}  # full samples show these
-    assert len(CARRIERS) == 59
+    assert len(CARRIERS) == 60
 
 
 def test_a_gate_that_is_left_out_would_be_seen() -> None:

@@ -15,7 +15,7 @@ from semel.core.recover import recover
 from semel.core.state import Session, Step
 from semel.core.values import UserMessage
 from tests.core.driver import Died, Driver
-from tests.core.machine import LINEAGE
+from tests.core.machine import LINEAGE, place_of
 from tests.core.quiet import quiesce
 from tests.core.said import said, shown
 from tests.core.scripts import SCRIPTS
@@ -41,7 +41,7 @@ COUNTS = {name: sum(len(write.records) for write in played(name).writes) + 1 for
 
 
 def test_there_are_as_many_scripts_and_prefixes_as_ever() -> None:
-    assert len(SCRIPTS) == 32
+    assert len(SCRIPTS) == 33
     assert sum(COUNTS.values()) >= 650
     print(f"{len(SCRIPTS)} scripts, {sum(COUNTS.values())} prefixes")
 
@@ -102,7 +102,7 @@ def revived(name: str, writes: list[Write], **options: Any) -> Driver:
     driver = Driver(tools=original.tools, policy=original.policy, writes=list(writes), fence=100, **options)
     run = driver.state.run
     if run is not None and run.step is not None and run.step.answer is None:
-        place = (run.run_id, run.step.step_id)
+        place = place_of(run, run.step.step_id)
         driver.requests = {place: original.requests[place]}
     return driver
 

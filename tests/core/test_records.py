@@ -42,7 +42,7 @@ def frame(payload: bytes, requires: tuple[str, ...] = ()) -> Frame:
 def test_the_page_of_records_is_that_of_the_code() -> None:
     assert PAGE["not_in_catalog"]() == set()
     assert PAGE["PAGE"].read_text(encoding="utf-8") == PAGE["records_page"](), "run python scripts/records_page.py"
-    assert len(RECORDS) == 41
+    assert len(RECORDS) == 42
 
 
 def test_a_stale_page_would_be_seen() -> None:
@@ -86,9 +86,9 @@ def test_the_known_features_are_those_of_the_contract_and_the_ones_that_semel_ad
         provider-held/v1 provider-text-state/v1 media-content/v1 openrouter-reasoning/v1 chatgpt-codex-wire/v1 compaction/v1
         compaction-view/v1 context-ceiling/v1 runner-tags/v1 tool-times/v1"""
     own = """follow-up-queue/v1 early-return/v1 terminate/v1 resolution/v1 restart-pause/v1 run-refreeze/v1
-        supplied-history/v1"""
+        supplied-history/v1 opaque-state-void/v1"""
     assert set(contract.split()) | set(own.split()) == KNOWN
-    assert len(KNOWN) == 23
+    assert len(KNOWN) == 24
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))

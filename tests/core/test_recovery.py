@@ -125,8 +125,11 @@ def test_an_answer_that_was_declined_fails_its_run_wherever_it_is_cut(stop: Stop
     assert state.ended[state.newest].reason == "error"
 
 
-def test_calls_of_an_answer_that_a_content_filter_cut_are_not_dispatched_and_the_run_fails() -> None:
-    world = whole_run(Script(answers=[call("pay"), say("done")], tools=[ONCE], stops={0: Stop.CONTENT_FILTER}))
+@pytest.mark.parametrize("stop", [Stop.REFUSAL, Stop.CONTENT_FILTER])
+def test_calls_of_an_answer_that_was_declined_are_settled_by_that_name_and_the_run_fails(stop: Stop) -> None:
+    world = whole_run(Script(answers=[call("pay"), say("done")], tools=[ONCE], stops={0: stop}))
     assert not world.dispatched
+    settled = [logged.record for logged in world.logged() if isinstance(logged.record, ToolNoDispatch)]
+    assert [record.reason for record in settled] == ["answer_declined"]
     finished = [logged.record for logged in world.logged() if isinstance(logged.record, RunFinished)]
     assert [record.reason for record in finished] == ["error"]

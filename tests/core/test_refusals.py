@@ -76,6 +76,7 @@ def too_long() -> Driver:
 
 HISTORIES: dict[RefusalReason, Callable[[], Driver]] = {
     RefusalReason.TRUNCATED_OUTPUT: lambda: after(paying(), Stop.MAX_TOKENS),
+    RefusalReason.ANSWER_DECLINED: lambda: after(paying(), Stop.REFUSAL),
     RefusalReason.UNKNOWN_TOOL: lambda: after(paying(name="ghost")),
     RefusalReason.ARGUMENTS_INVALID: lambda: after(paying("[1]")),
     RefusalReason.SCHEMA_INVALID: lambda: after(paying('{"cents":"many"}')),
@@ -124,7 +125,7 @@ def test_every_reason_to_refuse_has_a_history_its_own_words_and_no_start(reason:
 
 def test_every_reason_has_words_that_no_other_has() -> None:
     words = [refuse(reason).message for reason in RefusalReason]
-    assert len(set(words)) == len(words) == len(HISTORIES) == 12
+    assert len(set(words)) == len(words) == len(HISTORIES) == 13
 
 
 @pytest.mark.parametrize("detail", ["", "x" * 100_000, "\x1b[31m\x00\ud800 no", " \n\t"])

@@ -139,7 +139,7 @@ def test_a_missing_model_server_fails_the_run_with_its_cause_and_the_next_send_w
     done = shop.semel("run", "Hi", "--session", "s", "--json")
     (line,) = done.err.splitlines()
     assert (done.exit, done.json["state"], done.json["error"]["code"]) == (1, "failed", "unreachable")
-    assert f"127.0.0.1:{port}" in line or "127.0.0.1" in line
+    assert f"127.0.0.1:{port}: no connection; check the address and that the server runs" in line
     with serve_in_thread({"answers": [{"text": "now"}]}, port=port):
         assert shop.semel("send", "Hi", "--session", "s").out == "now\n"
 
@@ -152,7 +152,7 @@ def test_a_model_that_the_server_does_not_have_fails_the_run_in_one_line(tmp_pat
         done = shop.semel("run", "Hi", "--session", "s")
     assert done.exit == 1
     assert "The model `m` does not exist" in done.refusal()
-    assert shop.status("s")["error"]["kind"] == "model"
+    assert shop.status("s")["error"]["class"] == "model"
 
 
 def stranded(place: Path) -> Shop:

@@ -5,6 +5,7 @@ import json
 import pytest
 from conversations import prompt, result, user
 from models_support import CASES, FIXTURES
+from msgspec.structs import replace
 from wire_support import bundle_of, decoded, rendered
 
 from semel.adapters.models.bedrock_converse import frames
@@ -263,3 +264,21 @@ def test_counts_that_come_late_replace_those_of_the_start_and_nothing_is_added()
     later = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9, "cache_read_input_tokens": None}}
     usage = decoded("anthropic_messages", messages(started, late, later))[1].usage
     assert (usage.input, usage.output, usage.cache_read, usage.cache_write) == (90, 9, 4, None)
+
+
+def test_m22_the_cache_key_is_equal_in_every_request_of_a_conversation_and_in_no_other_and_may_be_ones_own():
+    def key_of(messages, *, instructions: str = "be good", **given) -> str | None:
+        options = ResponsesOptions(dialect=ResponsesDialect(cache_key=True), **given)
+        bundle = bundle_of("openai_responses", options=FAMILIES["openai_responses"].encode(options))
+        return json.loads(rendered(bundle, replace(prompt(messages), instructions=instructions))).get("prompt_cache_key")
+
+    talk = (user("go"), AssistantMessage(blocks=(ToolCall(id="c", name="noop", arguments="{}"),)), result("c", "x"), user("on"))
+    keys = {key_of(talk[:upto]) for upto in (1, 3, 4)}
+    assert len(keys) == 1
+    (key,) = keys
+    assert key is not None
+    assert len(key) <= 64
+    assert key not in {key_of((user("go!"),)), key_of((user("go"),), instructions="be bad")}
+    assert key_of(talk, body={"prompt_cache_key": "mine"}) == "mine"
+    plain = json.loads(rendered(bundle_of("openai_responses"), prompt(talk)))
+    assert "prompt_cache_key" not in plain

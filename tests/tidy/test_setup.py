@@ -33,7 +33,7 @@ def requirements(name: str) -> str:
     return (ROOT / "requirements" / f"{name}.txt").read_text()
 
 
-@pytest.mark.parametrize(("name", "at_least"), [("uv", 1), ("run", 10), ("dev", 50)])
+@pytest.mark.parametrize(("name", "at_least"), [("uv", 1), ("run", 10), ("dev", 50), ("local", 1)])
 def test_every_requirement_is_pinned_by_hash(name: str, at_least: int) -> None:
     assert len(pins(requirements(name))) >= at_least
     assert without_hash(requirements(name)) == []

@@ -79,9 +79,9 @@ def bounded(settled: Settlement) -> Settlement:
 
     What hooks were given is not kept then.
     """
-    if _json_bytes(settled.text) <= SETTLEMENT_TEXT_BYTES:
+    if not settled.parts and _json_bytes(settled.text) <= SETTLEMENT_TEXT_BYTES:
         return replace(settled, hooks=()) if settled.hooks else settled
-    size = len(settled.text.encode())
+    size = _said_bytes(settled)
     if settled.outcome is Outcome.COMPLETED:
         text = f"[The call ended, but its result of {size} bytes was not kept: the log of this session is full.]"
     else:
@@ -100,7 +100,7 @@ def bounded_news(came: CameBack) -> CameBack | None:
     """What came back with the longest part of it told in a notice; None where all of it is short enough."""
     if any(settled.hooks for settled in came.settled.values()):
         return replace(came, settled={at: replace(settled, hooks=()) for at, settled in came.settled.items()})
-    longest = max(came.settled, key=lambda at: len(came.settled[at].text), default=None)
+    longest = max(came.settled, key=lambda at: _said_bytes(came.settled[at]), default=None)
     if longest is not None and bounded(came.settled[longest]) != came.settled[longest]:
         return replace(came, settled=came.settled | {longest: bounded(came.settled[longest])})
     deferred = {at: _bounded_deferral(call) for at, call in came.deferred.items()}
@@ -162,6 +162,11 @@ def _changed_bytes(step: Step, call: CallState) -> int:
     """Arguments that a person or a hook changed; the intent repeats them."""
     changed = step.changed_arguments(call.planned.ordinal)
     return 0 if changed is None else _json_bytes(changed)
+
+
+def _said_bytes(settled: Settlement) -> int:
+    """The text of a settlement, and its parts as a record holds them."""
+    return len(settled.text.encode()) + (len(encode(settled.parts)) if settled.parts else 0)
 
 
 def _json_bytes(text: str) -> int:

@@ -78,9 +78,14 @@ class Transcript(Frozen, frozen=True, kw_only=True):
         place = own_place(len(self.own), message)
         return replace(self, places=self.places.replaced(at, place), own=self.own.plus(message))
 
+    @property
+    def holds_opaque(self) -> bool:
+        """Whether some answer has provider state that a request shows; O(n)."""
+        return any(place & OPAQUE and not place & PORTABLE for place in self.places)
+
     def for_another(self) -> "Transcript":
         """As a model may see it that wrote none of it: opaque state is left out from here on, of all that is there now."""
-        if not any(place & OPAQUE and not place & PORTABLE for place in self.places):
+        if not self.holds_opaque:
             return self
         return replace(self, places=Packed().plus(place | PORTABLE if place & OPAQUE else place for place in self.places))
 

@@ -11,7 +11,18 @@ from semel.core.approve import answer_approval, expire_approvals
 from semel.core.budgets import spent_budget, time_budget
 from semel.core.calls import Step
 from semel.core.cancel import cancel, stop_waiting
-from semel.core.effects import Answered, CallModel, CameBack, Decision, ExchangeFailed, Outcome, Resolve, Send, TimeUp
+from semel.core.effects import (
+    OPAQUE_STATE_REJECTED,
+    Answered,
+    CallModel,
+    CameBack,
+    Decision,
+    ExchangeFailed,
+    Outcome,
+    Resolve,
+    Send,
+    TimeUp,
+)
 from semel.core.ending import close_unstarted, seal
 from semel.core.history import supply_history
 from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
@@ -22,6 +33,7 @@ from semel.core.plan import identified
 from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
 from semel.core.records import (
+    Config,
     Content,
     Entry,
     Failure,
@@ -29,6 +41,7 @@ from semel.core.records import (
     Instructions,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     Record,
     RunStarted,
     StepStarted,
@@ -38,8 +51,10 @@ from semel.core.records import (
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.stopping import ends_behind
+from semel.core.targets import is_bound, prefix_of, target_of
+from semel.core.transcript import holds_opaque
 from semel.core.turn import TurnFacts, after_turn, drainable, finish
-from semel.core.values import AssistantMessage, UserMessage, digest_text
+from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
@@ -82,7 +97,7 @@ def decide(
         case Answered():
             return _answered(state, run, step, outcome, policy, stop=stop)
         case ExchangeFailed():
-            return _exchange_failed(run, step, outcome, now_ms)
+            return _exchange_failed(state, run, step, outcome, now_ms)
         case TimeUp():
             fired, why = spent_budget(time_budget(run), run, step.step_id)
             return Decision(records=(*fired, finish(run, why.code, run.usage, why)))
@@ -97,10 +112,12 @@ def send(state: Session, command: Send) -> Decision:
     Content that the lineage holds already is named by its digest and not stored again (P10). Raises BlankMessage.
     """
     run_id = run_id_of(state.lineage, command.key)
-    return _started(state, _run_started(state, command, run_id, continues=None))
+    return _started(state, _run_started(state, command, run_id, continues=None), command.config)
 
 
-def known_delivery(state: Session, key: str, text: str, context: object, delivery: str = "send") -> str | None:
+def known_delivery(
+    state: Session, key: str, text: str, context: object, delivery: str = "send", *, parts: tuple[Part, ...] = ()
+) -> str | None:
     """The run that this key started, starts when its turn comes, or was delivered to; None for a new key.
 
     It is asked before anything else, so that a delivery that is tried again never becomes another one. Raises KeyReuse where the
@@ -109,7 +126,7 @@ def known_delivery(state: Session, key: str, text: str, context: object, deliver
     use = state.keys.get(key)
     if use is None:
         return None
-    digests = digests_of_delivery(text, context)
+    digests = digests_of_delivery(text, context, parts)
     compared = [("input", use.input_digest, digests["input_digest"]), ("delivery", use.kind, delivery)]
     if use.kind not in IN_RUN:
         compared.append(("context", use.context_digest, digests["context_digest"]))
@@ -148,7 +165,7 @@ def resolve(state: Session, command: Resolve) -> tuple[Record, ...]:
 def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     """The run that goes on after a verdict; `state` holds the verdict already."""
     run_id = run_id_of(state.lineage, command.key)
-    return _started(state, _run_started(state, command, run_id, continues=call_key))
+    return _started(state, _run_started(state, command, run_id, continues=call_key), command.config)
 
 
 def after_answer(
@@ -199,14 +216,22 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
     return after(state, run, step, policy, head=head, stop=stop)
 
 
-def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
+def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
     """Redeliver within the budget, or end the run with the cause. A wait is never shorter than the server asked for."""
     if run.aborting:
         return Decision(records=(outcome.attempt, finish(run, "cancelled", run.usage)))
+    if outcome.failure == OPAQUE_STATE_REJECTED and not run.state_rejected and holds_opaque(state):
+        return _repaired(run, step, outcome)
     wait_ms = backoff_ms(outcome.used, outcome.retry_after_ms)
     limits = run.limits
     if not outcome.retryable or outcome.used >= limits.model_retries or wait_ms > limits.retry_wait_ms:
-        why = Failure(kind="model", code=outcome.failure, message=outcome.message, provider=outcome.provider_code)
+        why = Failure(
+            kind="model",
+            code=outcome.failure,
+            message=outcome.message,
+            provider=outcome.provider_code,
+            provider_details=list(outcome.details) or None,
+        )
         return Decision(records=(outcome.attempt, finish(run, "error", run.usage, why)))
     again = CallModel(step_id=step.step_id, attempt=step.attempt, used=outcome.used + 1, delay_ms=wait_ms)
     if wait_ms <= MODEL_RETRY_SYNCED_FROM_MS:
@@ -216,10 +241,18 @@ def _exchange_failed(run: Run, step: Step, outcome: ExchangeFailed, now_ms: int)
     return Decision(records=(outcome.attempt, retry), effects=(replace(again, delay_ms=0, not_before_ms=due),))
 
 
+def _repaired(run: Run, step: Step, outcome: ExchangeFailed) -> Decision:
+    """Ask once more without the provider state that was refused. What is dropped is recorded first; a second refusal is final."""
+    voided = OpaqueStateVoided(run_id=run.run_id, step_id=step.step_id, reason="rejected")
+    again = CallModel(step_id=step.step_id, attempt=step.attempt, used=outcome.used + 1)
+    return Decision(records=(outcome.attempt, voided), effects=(again,))
+
+
 def _run_started(state: Session, command: Send, run_id: str, *, continues: str | None) -> RunStarted:
     if not command.text.strip():
         raise BlankMessage("the message has no text; no model takes one")
-    input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
+    said = UserMessage(text=command.text, parts=command.parts)
+    input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
     frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
     new = tuple(entry for entry in (*frozen, input_entry) if entry.entry_id not in state.entries)
@@ -240,7 +273,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
     )
 
 
-def _started(state: Session, started: RunStarted) -> Decision:
+def _started(state: Session, started: RunStarted, config: Config) -> Decision:
     step = StepStarted(
         run_id=started.run_id,
         step_id=1,
@@ -248,4 +281,12 @@ def _started(state: Session, started: RunStarted) -> Decision:
         result_entry=answer_entry_of(state.lineage, started.run_id, 1),
         drained=drainable(state),
     )
-    return Decision(records=(started, step), effects=(CallModel(step_id=1, attempt=1),))
+    return Decision(records=(started, *_voided(state, started, config), step), effects=(CallModel(step_id=1, attempt=1),))
+
+
+def _voided(state: Session, started: RunStarted, config: Config) -> tuple[Record, ...]:
+    """What the model thought is bound to the instructions and tools that it had then; behind others it is not shown (wire 1)."""
+    same = target_of(config.bundle) != state.target or prefix_of(started.instructions, started.tools, config) == state.prefix
+    if same or not is_bound(config.bundle.family) or not holds_opaque(state):
+        return ()
+    return (OpaqueStateVoided(run_id=started.run_id, reason="prefix_changed"),)

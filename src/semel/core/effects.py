@@ -20,7 +20,8 @@ class Send(Frozen, frozen=True, kw_only=True):
     """Start a run with this input. `key` makes it happen once.
 
     `delivery` is how the message was asked to be delivered where that came to a run of its own, so that asking again is
-    answered alike. `text` is as pre-user hooks left it, and `hooks` tell what they did.
+    answered alike. The files that `parts` name are kept before this is asked for. `text` is as pre-user hooks left it, and
+    `hooks` tell what they did.
     """
 
     key: str
@@ -31,6 +32,7 @@ class Send(Frozen, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...]
     context: JSON = None
     delivery: Delivery | None = None
+    parts: tuple[Part, ...] = ()
     hooks: tuple[HookNote, ...] = ()
 
 
@@ -46,6 +48,7 @@ class Message(Frozen, frozen=True, kw_only=True):
     agent: AgentRef
     context: JSON = None
     title: str | None = None
+    parts: tuple[Part, ...] = ()
     hooks: tuple[HookNote, ...] = ()
 
 
@@ -115,6 +118,10 @@ class Answered(Frozen, frozen=True, kw_only=True):
     hooks: tuple[HookNote, ...] = ()
 
 
+OPAQUE_STATE_REJECTED = "opaque_state_rejected"
+"""The failure of an exchange whose provider refused the state that it had given out itself (wire 0.6)."""
+
+
 class ExchangeFailed(Frozen, frozen=True, kw_only=True):
     """An exchange gave no answer. `used` counts the redeliveries of this step so far."""
 
@@ -125,6 +132,7 @@ class ExchangeFailed(Frozen, frozen=True, kw_only=True):
     used: int
     retry_after_ms: int | None = None
     provider_code: str | None = None
+    details: tuple[JSON, ...] = ()
 
 
 class Deferral(Frozen, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from semel.core.effects import Decision, Dispatch, Reconcile
 from semel.core.recover import CLASSES, Action, recover
 from semel.core.standing import CallClass, classify
 from semel.core.state import Ended, Pending, PendingKind, Run, Session
+from semel.core.targets import cache_words
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import Effect, Frozen, ToolSpec, printable
 from semel.core.waiting import WaitKind, waits_of
@@ -67,7 +68,15 @@ def _open_run(state: Session, run: Run, *, carried: bool) -> Iterator[Sentence]:
         yield Sentence(text=f"The calls of step {step.step_id} are closed, and the outcome of one is unknown; the run is to end.")
     else:
         yield Sentence(text=f"Step {step.step_id} is complete; the next thing is the next step, or the end.")
+    yield from _cache(run)
     yield from _times(state)
+
+
+def _cache(of: Run | Ended) -> Iterator[Sentence]:
+    """What resumes saved, or what kept them from it; nothing where nobody reported it and nothing changed."""
+    for proof in of.cache:
+        if proof.read is not None or proof.broken:
+            yield Sentence(text=f"Step {proof.step_id} went on from what was asked before: {cache_words(proof)}.")
 
 
 def _approvals(run: Run) -> Iterator[Sentence]:
@@ -161,6 +170,7 @@ def _times(state: Session) -> Iterator[Sentence]:
 
 def _ended(state: Session, ended: Ended) -> Iterator[Sentence]:
     yield Sentence(text=f"Run {_key(ended.run_id)} of agent {_name(ended.agent.name)} has ended: {_why(state, ended)}")
+    yield from _cache(ended)
     if ended.unanswered:
         said = count(len(ended.unanswered), "message")
         it = "it" if len(ended.unanswered) == 1 else "them"

@@ -34,6 +34,7 @@ from semel.core.records import (
     ModelAttemptFinished,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     Queued,
     Record,
     ResumeStarted,
@@ -93,6 +94,7 @@ def _handler(record: Record) -> Handler:
             | RunCancelRequested()
             | RunPaused()
             | RunRefrozen()
+            | OpaqueStateVoided()
             | BudgetFired()
         ):
             return run_handler(record)

@@ -24,7 +24,8 @@ from semel.core.records import (
 )
 from semel.core.referring import in_flight, keep_entries, messages_in, open_run
 from semel.core.state import Ceiling, Position, Session, View
-from semel.core.transcript import showing
+from semel.core.targets import is_bound
+from semel.core.transcript import showing, without_opaque
 from semel.errors import CorruptLog
 
 
@@ -80,6 +81,8 @@ def _seen(state: Session, logged: Position, record: CompactionMessage | Compacti
     fault = fault_of(messages, opens=start == 0)
     if fault is not None:
         raise _disagree(state, logged, f"the replacement: {fault}")
+    if is_bound(state.target.partition("\n")[0]):
+        state = without_opaque(state)  # what stands before it is not what it was
     view = View(start=start, end=end, replacement=messages, version=version)
     return _with_facts(showing(state, view=view), version=version)
 

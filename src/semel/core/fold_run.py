@@ -18,6 +18,7 @@ from semel.core.records import (
     Instructions,
     ModelRetry,
     ModelStepFinished,
+    OpaqueStateVoided,
     ResumeStarted,
     RunCancelRequested,
     RunFinished,
@@ -47,10 +48,11 @@ from semel.core.referring import (
     with_step,
 )
 from semel.core.standing import waits_for_held
-from semel.core.state import TO_THE_RUN, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
+from semel.core.state import TO_THE_RUN, CacheProof, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
+from semel.core.targets import STATE_REFUSED, breaks, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
-from semel.core.transcript import for_target, grown
-from semel.core.values import AssistantMessage, Bundle, ToolCall, UserMessage
+from semel.core.transcript import for_target, grown, without_opaque
+from semel.core.values import AssistantMessage, ToolCall, UserMessage
 
 
 def run_handler(record: RunRecord) -> Handler:
@@ -72,12 +74,12 @@ def run_handler(record: RunRecord) -> Handler:
             return _model_retry
         case ResumeStarted():
             return _resume_started
-        case RunCancelRequested() | RunPaused() | RunRefrozen() | BudgetFired():
+        case RunCancelRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
             return _outside_handler(record)
     assert_never(record)
 
 
-def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | BudgetFired) -> Handler:
+def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired) -> Handler:
     """Of what is asked of the run from outside its steps."""
     match record:
         case RunCancelRequested():
@@ -86,6 +88,8 @@ def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | Budg
             return _run_paused
         case RunRefrozen():
             return _run_refrozen
+        case OpaqueStateVoided():
+            return _opaque_state_voided
         case BudgetFired():
             return _budget_fired
 
@@ -130,15 +134,18 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
         context=record.context,
         continues=record.continues,
         scope=record.scope,
+        asks_again=bool(len(state.transcript)),
+        breaks=breaks(state.prefix, state.target, config, record.instructions, record.tools) if state.prefix else (),
     )
     places = [input_place(state, logged, name) for name in record.input]
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
         state = use_key(state, logged, record.key, _use_of_input(state, logged, record))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
-    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
-    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
+    prefix = prefix_of(record.instructions, record.tools, config)
+    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued, prefix=prefix)
     return grown(state, places, record.tags)
 
 
@@ -150,10 +157,6 @@ def _use_of_input(state: Session, logged: Position, record: RunStarted) -> KeyUs
     if len(said) == len(record.input) or record.hooks:
         return use
     return replace(use, input_digest=text_digest_of(state, record.input))
-
-
-def _target_of(bundle: Bundle) -> str:
-    return "\n".join((bundle.family, bundle.endpoint, bundle.model))
 
 
 def _as_seen_by(state: Session, config: Config) -> Session:
@@ -168,8 +171,20 @@ def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Sess
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
-    state = _as_seen_by(for_target(state, _target_of(config.bundle)), config)
+    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
     return replace(state, run=replace(run, config=config, pause=None))
+
+
+def _opaque_state_voided(state: Session, logged: Position, record: OpaqueStateVoided) -> Session:
+    run = open_run(state, logged, record.run_id)
+    if record.reason == "rejected":
+        in_flight(state, logged, record.run_id, record.step_id or 0)
+        if run.state_rejected:
+            raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "provider state is repaired once in a run")
+        run = replace(run, state_rejected=True, breaks=(*run.breaks, STATE_REFUSED))
+    elif run.step is not None:
+        raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "what stands before the messages changes between runs only")
+    return replace(without_opaque(state), run=run)
 
 
 def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
@@ -177,6 +192,8 @@ def _step_started(state: Session, logged: Position, record: StepStarted) -> Sess
     step = run.step
     if run.aborting:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
+    run = replace(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence not in (0, logged.fence))
+    state = replace(state, run=run)
     if step is not None and step.step_id == record.step_id and step.answer is None:
         return _next_attempt(state, logged, step, record)
     expected = 1 if step is None else step.step_id + 1
@@ -249,7 +266,7 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    run = with_answer(run, step, answer, record, seq=logged.seq)
+    run = _with_proof(with_answer(run, step, answer, record, seq=logged.seq), record)
     put(state, "run", run)
     put(state, "model_steps", state.model_steps + 1)
     ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
@@ -257,6 +274,14 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         return grown(state, (place_of(logged.seq, answer),), (record.tags,))
     put(state, "call_ids", state.call_ids.plus(ids))
     return state
+
+
+def _with_proof(run: Run, record: ModelStepFinished) -> Run:
+    """The first answer behind a resume, or of a later run, tells what the cache made of the request before it."""
+    if not run.asks_again and not run.breaks:
+        return run
+    proof = CacheProof(step_id=record.step_id, read=record.usage.cache_read, broken=run.breaks)
+    return replace(run, asks_again=False, breaks=(), cache=(*run.cache, proof))
 
 
 def _turn_finished(state: Session, logged: Position, record: TurnFinished) -> Session:
@@ -299,6 +324,7 @@ def _run_finished(state: Session, logged: Position, record: RunFinished) -> Sess
         context=run.context,
         stop=step.stop if step else None,
         unanswered=unanswered,
+        cache=run.cache,
     )
     return replace(state, run=None, ended=state.ended.plus(run.run_id, ended))
 

@@ -1,9 +1,22 @@
-"""What a resume checks before its run goes on: the tools of this process against those that the run was frozen with (P3)."""
+"""What a resume checks before its run goes on: what the run was frozen with against what this process has (P3, P36)."""
 
 from collections.abc import Mapping
 
+from semel.core.records import Config
 from semel.core.values import ToolSpec
 from semel.errors import BadAgent
+
+
+def check_wire(config: Config) -> None:
+    """Raise BadAgent for a run of the ChatGPT wire profile: its log is read and replayed, and no transport here speaks it (M18).
+
+    The profile is restored as it was recorded or not at all: another identity would be a different request (P36).
+    """
+    if config.chatgpt_wire is not None:
+        raise BadAgent(
+            "the open run was started with the ChatGPT wire profile, which this build reads and does not speak; "
+            "resume it with the program that started it"
+        )
 
 
 def check_tools(frozen: tuple[ToolSpec, ...], found: Mapping[str, ToolSpec], agent: str) -> tuple[str, ...]:

@@ -4,11 +4,12 @@ None of them enters a request, so that the bytes of a run do not depend on the i
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
-from semel.core.values import DERIVED_DIGITS, JSON, derived_id, digest_text
+from semel.core.values import DERIVED_DIGITS, JSON, Part, derived_id, digest_text
 
 
 def run_id_of(lineage: str, key: str) -> str:
@@ -61,6 +62,7 @@ def canonical(value: JSON) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def digests_of_delivery(text: str, context: JSON) -> dict[str, str]:
-    """What must be equal when a key is used again: the input and the context."""
-    return {"input_digest": digest_text(text), "context_digest": digest_text(canonical(context))}
+def digests_of_delivery(text: str, context: JSON, parts: Sequence[Part] = ()) -> dict[str, str]:
+    """What must be equal when a key is used again: the input with its files, and the context."""
+    said = f"{text}\x1f{msgspec.json.encode(parts).decode()}" if parts else text
+    return {"input_digest": digest_text(said), "context_digest": digest_text(canonical(context))}

@@ -51,7 +51,8 @@ def deliver_message(state: Session, command: Message, under_way: UnderWay | None
         raise BlankMessage("the message has no text; no model takes one")
     where, doubt = route(state, command.delivery), UnderWay.doubt_of(under_way)
     must(where != "send", "a message without an open run is a send", delivery=command.delivery)
-    entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=UserMessage(text=command.text))
+    said = UserMessage(text=command.text, parts=command.parts)
+    entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     if where == "queue":
         rest = cancel(state, Cancel(at="now"), under_way) if command.delivery == "interrupt" else Decision(doubt=doubt)
         return replace(rest, records=(_queued(command, entry), *rest.records))
@@ -88,8 +89,9 @@ def _queued(command: Message, entry: Entry) -> Queued:
 
 def _identity(command: Message) -> str:
     """What must be equal when the key is used again, as one digest."""
-    text = "\n".join(message.text for message in original_input(command.hooks)) or command.text
-    digests = digests_of_delivery(text, command.context)
+    said = original_input(command.hooks) or (UserMessage(text=command.text, parts=command.parts),)
+    parts = tuple(part for message in said for part in message.parts)
+    digests = digests_of_delivery("\n".join(message.text for message in said), command.context, parts)
     return derived_id("delivery", command.delivery, digests["input_digest"], digests["context_digest"])
 
 

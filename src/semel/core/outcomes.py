@@ -31,6 +31,7 @@ class RefusalReason(enum.StrEnum):
     """Why a call was planned as not dispatchable."""
 
     TRUNCATED_OUTPUT = "truncated_output"
+    ANSWER_DECLINED = "answer_declined"
     UNKNOWN_TOOL = "unknown_tool"
     ARGUMENTS_INVALID = "arguments_invalid"
     SCHEMA_INVALID = "schema_invalid"
@@ -130,6 +131,7 @@ _LOST = {
 }
 _REFUSED = {
     RefusalReason.TRUNCATED_OUTPUT: "Not run: your answer hit its output limit, so the call may be incomplete. Make it shorter.",
+    RefusalReason.ANSWER_DECLINED: "Not run: the answer was broken off by its model or provider, which declined to give it.",
     RefusalReason.UNKNOWN_TOOL: "Not run: no tool of that name is offered.",
     RefusalReason.ARGUMENTS_INVALID: "Not run: the arguments are not one strict JSON object.",
     RefusalReason.SCHEMA_INVALID: "Not run: the arguments do not fit the tool's schema.",

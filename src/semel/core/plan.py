@@ -33,8 +33,8 @@ def offered(run: Run) -> tuple[ToolSpec, ...]:
     return (*run.tools, submit)
 
 
-CUT = DECLINED | {Stop.MAX_TOKENS}
-"""Answers whose calls may be incomplete, so that none of them runs (A10)."""
+CUT = {Stop.MAX_TOKENS: RefusalReason.TRUNCATED_OUTPUT} | dict.fromkeys(DECLINED, RefusalReason.ANSWER_DECLINED)
+"""Answers whose calls may be incomplete or unwanted, so that none of them runs (A5, A10), and how they are settled."""
 
 
 class Plan(Frozen, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ def _judged(tools: dict[str, ToolSpec], step: Step, ordinal: int, policy: Policy
     if answer is not None and answer.decision != "approved":
         return declined(answer)
     if step.stop in CUT:
-        return refuse(RefusalReason.TRUNCATED_OUTPUT)
+        return refuse(CUT[step.stop])
     call = step.proposed(ordinal)
     refused = refusal(tools, call) or _by_hook(step, ordinal)
     if refused is not None or call.name == SUBMIT_TOOL:

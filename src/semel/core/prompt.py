@@ -4,20 +4,23 @@ A steer, follow-up, late result or verdict stands where the step drained it that
 its result; results stand in the order of their calls; an unknown outcome says that it is one until a verdict takes its place.
 """
 
+from collections.abc import Mapping
+
 from semel.core.places import FindRecord
 from semel.core.plan import offered
 from semel.core.state import Run, Session
 from semel.core.transcript import messages_of
-from semel.core.values import AssistantMessage, Prompt
+from semel.core.values import NO_MEDIA, AssistantMessage, Prompt
 from semel.core.wire_ids import IdRule, wire_ids
 
 
-def prompt_of(state: Session, run: Run, find: FindRecord) -> Prompt:
+def prompt_of(state: Session, run: Run, find: FindRecord, media: Mapping[str, bytes] = NO_MEDIA) -> Prompt:
     """What the open step renders. Equal states give equal prompts, and a prompt names nothing that a log assigned.
 
-    Each message is read from the log when it is taken, so a renderer that keeps what it rendered reads only what is new.
+    Each message is read from the log when it is taken, so a renderer that keeps what it rendered reads only what is new. `media`
+    holds the bytes of the files that the conversation names.
     """
-    return Prompt(instructions=run.instructions, tools=offered(run), messages=messages_of(state, find))
+    return Prompt(instructions=run.instructions, tools=offered(run), messages=messages_of(state, find), media=media)
 
 
 def call_ids_of(prompt: Prompt, rule: IdRule) -> dict[str, str]:

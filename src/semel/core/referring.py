@@ -121,8 +121,10 @@ def messages_in(state: Session, logged: Position, entries: Iterable[Entry]) -> l
 
 def use_of(kind: str, messages: Iterable[Message], context: JSON, run_id: str, hooks: Sequence[HookNote] = ()) -> KeyUse:
     """What a key stands for that delivers these messages, as they were before any hook."""
-    text = "\n".join(message.text for message in original_input(hooks) or messages)
-    return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context))
+    said = tuple(original_input(hooks) or messages)
+    text = "\n".join(message.text for message in said)
+    parts = tuple(part for message in said for part in message.parts)
+    return KeyUse(kind=kind, run_id=run_id, **digests_of_delivery(text, context, parts))
 
 
 def use_key(state: Session, logged: Position, key: str | None, use: KeyUse) -> Session:

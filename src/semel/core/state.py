@@ -33,6 +33,7 @@ from semel.core.values import JSON, Frozen, Stop, ToolSpec, Usage
 __all__ = [
     "Approval",
     "Batch",
+    "CacheProof",
     "CallState",
     "Ceiling",
     "Compaction",
@@ -107,11 +108,23 @@ class Ceiling(Frozen, frozen=True, kw_only=True):
     detail: CeilingDetail | None = None
 
 
+class CacheProof(Frozen, frozen=True, kw_only=True):
+    """What the provider's cache served of the first request behind a resume or of a later run, and what changed before it.
+
+    `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the one before it.
+    """
+
+    step_id: int
+    read: int | None = None
+    broken: tuple[str, ...] = ()
+
+
 class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
     `repeats` counts the turns in a row, up to now, that made the same calls; `unpriced` says that some answer told no cost.
-    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14).
+    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
+    what resumes saved; `asked_fence`, `asks_again` and `breaks` are what the next proof is made from.
     """
 
     run_id: str
@@ -143,6 +156,11 @@ class Run(Frozen, frozen=True, kw_only=True):
     ceiling: Ceiling | None = None
     compaction_wait_ms: int | None = None
     budgets: tuple[str, ...] = ()
+    state_rejected: bool = False
+    asked_fence: int = 0
+    asks_again: bool = False
+    breaks: tuple[str, ...] = ()
+    cache: tuple[CacheProof, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -259,6 +277,7 @@ class Ended(Frozen, frozen=True, kw_only=True):
     context: JSON = None
     stop: Stop | None = None
     unanswered: tuple[str, ...] = ()
+    cache: tuple[CacheProof, ...] = ()
 
 
 class KeyUse(Frozen, frozen=True, kw_only=True):
@@ -295,11 +314,13 @@ class Session(Frozen, frozen=True, kw_only=True):
     family whose requests show tags, None where they show none. `rendered` counts the messages that some request has rendered.
     `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
     another starts without it (M4, wire 0.2).
+    `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
     """
 
     session: str
     lineage: str = ""
     target: str = ""
+    prefix: str = ""
     head: int = 0
     digest: str = ""
     last_at_ms: int = 0

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from semel.core.records import Failure
-from semel.core.state import Ended, Run, Session, UnknownCall
-from semel.core.values import Frozen, Usage
+from semel.core.state import CacheProof, Ended, Run, Session, UnknownCall
+from semel.core.values import JSON, Frozen, Usage
 from semel.core.waiting import WaitKind, pause_of, waits_of
 
 StatusState = Literal["running", "completed", "failed", "interrupted", "paused", "cancelled"]
@@ -23,6 +23,16 @@ class UnknownRef(Frozen, frozen=True, kw_only=True):
     ordinal: int
 
 
+class Trouble(Frozen, frozen=True, kw_only=True):
+    """What ended a run. `class` says whose failure it was, as `kind` of the record; `provider` is the provider's own word."""
+
+    class_: str = msgspec.field(name="class")
+    code: str
+    message: str
+    provider: str | None = msgspec.field(default_factory=lambda: None)
+    details: JSON = None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The document. Every field is always there, null where there is nothing to say, but those marked as optional in the docs."""
 
@@ -34,7 +44,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     state: StatusState
     reason: str | None
     exit: int
-    error: Failure | None
+    error: Trouble | None
     usage: Usage
     head_seq: int
     head_digest: str
@@ -44,6 +54,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int | msgspec.UnsetType = msgspec.UNSET
     continued_as: str | msgspec.UnsetType = msgspec.UNSET
     unanswered: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    cache: tuple[CacheProof, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_of(state: Session, digest: str) -> Status | None:
@@ -92,7 +103,7 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         state=standing,
         reason=ended.reason if ended else _waiting_for(state),
         exit=EXITS[standing],
-        error=ended.error if ended else None,
+        error=_trouble(ended.error) if ended and ended.error else None,
         usage=run.usage,
         head_seq=state.head,
         head_digest=digest,
@@ -102,6 +113,13 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         finished_at_ms=ended.finished_at_ms if ended else msgspec.UNSET,
         continued_as=state.continued[key] if key else msgspec.UNSET,
         unanswered=ended.unanswered if ended and ended.unanswered else msgspec.UNSET,
+        cache=run.cache or msgspec.UNSET,
+    )
+
+
+def _trouble(error: Failure) -> Trouble:
+    return Trouble(
+        class_=error.kind, code=error.code, message=error.message, provider=error.provider, details=error.provider_details
     )
 
 

@@ -32,7 +32,17 @@ def for_target(state: Session, target: str) -> Session:
     Visible text is portable (M4); opaque state is dropped as a whole, never translated (B22). The places are kept anew then, so
     that a renderer that keeps the bytes of messages does not take it for the old conversation.
     """
-    return state if target == state.target else replace(state, target=target, transcript=state.transcript.for_another())
+    return state if target == state.target else replace(without_opaque(state), target=target)
+
+
+def holds_opaque(state: Session) -> bool:
+    """Whether some answer of the conversation has provider state that a request would show."""
+    return state.transcript.holds_opaque
+
+
+def without_opaque(state: Session) -> Session:
+    """The conversation without any provider state."""
+    return replace(state, transcript=state.transcript.for_another())
 
 
 def showing(state: Session, *, view: View | None) -> Session:

@@ -7,7 +7,8 @@ import enum
 import hashlib
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -87,34 +88,14 @@ def has_state(blocks: Sequence[Block], at: int) -> bool:
     return isinstance(behind, Opaque) and behind.format in STATE_OF_TEXT
 
 
-class Image(Frozen, frozen=True, kw_only=True, tag="image"):
-    """A picture, such as image/png. `data` is base64 (media-content/v1)."""
-
-    media_type: str
-    data: str
-
-
-class Document(Frozen, frozen=True, kw_only=True, tag="document"):
-    """A file for the model to read, such as application/pdf. `data` is base64 (media-content/v1)."""
-
-    media_type: str
-    data: str
-    name: str
-
-
-Shown = Image | Document
-"""Media with their bytes, as a request carries them. A log never does: it names the blob (`Media`)."""
-
-
 class UserMessage(Frozen, frozen=True, kw_only=True, tag="user"):
-    """What a person, or semel on their behalf, says to the model: a text, and parts behind it.
+    """What a person, or semel on their behalf, says to the model: a text, and the files and the like that it speaks of.
 
-    A request carries what it shows in front of the text that speaks of it.
+    A request shows the parts in front of the text.
     """
 
     text: str
     parts: tuple[Part, ...] = ()
-    shown: tuple[Shown, ...] = ()
 
 
 class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
@@ -148,13 +129,12 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
 
 
 class ToolMessage(Frozen, frozen=True, kw_only=True, tag="tool"):
-    """What the model is told about one call, a text or ordered parts, and what it is shown of it, in that order."""
+    """What the model is told about one call: a text or ordered parts; where both are there, the text comes first."""
 
     tool_call_id: str
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
-    shown: tuple[Shown, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
@@ -238,12 +218,19 @@ class Bundle(Frozen, frozen=True, kw_only=True):
     options: str = "{}"
 
 
+NO_MEDIA: Mapping[str, bytes] = MappingProxyType({})
+
+
 class Prompt(Frozen, frozen=True, kw_only=True):
-    """All that a family renders into one request body. `messages` is append-only between the steps of a session."""
+    """All that a family renders into one request body. `messages` is append-only between the steps of a session.
+
+    `media` holds the bytes that the messages name, by their sha256; it may load each when it is asked for.
+    """
 
     instructions: str
     tools: tuple[ToolSpec, ...]
     messages: Sequence[Message]
+    media: Mapping[str, bytes] = NO_MEDIA
 
 
 def clean_text(text: str) -> str:

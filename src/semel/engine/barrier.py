@@ -22,6 +22,7 @@ from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
 from semel.errors import AppendRefused, CorruptLog, SessionFull
+from semel.ports.blobs import Blobs
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
 
@@ -49,6 +50,11 @@ class Barrier:
         self._one_at_a_time = asyncio.Lock()
         self._lineage_due = new
         self._recent: tuple[Frame, ...] = ()
+
+    @property
+    def blobs(self) -> Blobs:
+        """The files of the session; put before the record that names them."""
+        return self._writer.blobs
 
     def hold(self, records: Sequence[Record]) -> None:
         """Keep records for the next commit; a death may lose them, so nothing may depend on them (design 14)."""

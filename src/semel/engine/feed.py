@@ -22,7 +22,10 @@ class Committed(Frozen, frozen=True, kw_only=True):
 
 
 class Live(Frozen, frozen=True, kw_only=True):
-    """Text of an answer as it arrives, its withdrawal, or a tool's progress. Never stored, may be lost."""
+    """Text of an answer as it arrives, its withdrawal, or progress: of a tool, or of an exchange that failed and is tried again.
+
+    The latter has no `call_key`. Never stored, may be lost.
+    """
 
     live: Literal["text", "discarded", "progress"]
     run_id: str

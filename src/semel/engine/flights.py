@@ -24,7 +24,8 @@ from semel.core.outcomes import NeverSent, Settlement, settle
 from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import Effect as ToolEffect
-from semel.engine.perform import Cut, Performer
+from semel.engine.cutting import Cut
+from semel.engine.perform import Performer
 from semel.engine.waiting import first_of
 from semel.errors import need
 

@@ -25,6 +25,7 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Opaque,
+    Part,
     Text,
     ToolCall,
     ToolSpec,
@@ -64,7 +65,7 @@ class Asker:
     run_id: str = ""
     step_id: int = 0
 
-    async def message(self, text: str) -> tuple[str, tuple[HookNote, ...]]:
+    async def message(self, text: str, parts: tuple[Part, ...] = ()) -> tuple[str, tuple[HookNote, ...]]:
         """The message as the pre-user hooks leave it, and what they did. Raises HookRefused: then nothing was accepted."""
         notes: list[HookNote] = []
         for hook in self.hooks.pre_user:
@@ -77,7 +78,8 @@ class Asker:
             if isinstance(found, Failed):
                 raise HookRefused(f"the hook {hook.name} failed, so the message was not accepted: {found.why}")
             if found is not None and found != text:
-                notes.append(HookNote(phase="pre_user", hook=hook.name, verdict=CHANGED, messages=(UserMessage(text=text),)))
+                was = UserMessage(text=text, parts=parts)
+                notes.append(HookNote(phase="pre_user", hook=hook.name, verdict=CHANGED, messages=(was,)))
                 text = found
         return text, tuple(notes)
 
@@ -85,7 +87,7 @@ class Asker:
         """A send, or a message of any delivery, as it is to be recorded. Raises HookRefused."""
         if not self.hooks.pre_user:
             return command
-        text, notes = await self.message(command.text)
+        text, notes = await self.message(command.text, command.parts)
         return replace(command, text=text, hooks=notes)
 
     async def answer(self, answered: Answered, offered: Sequence[ToolSpec]) -> Answered:

@@ -5,7 +5,6 @@ Nothing in this module decides: retries, limits and what an unknown means are `c
 
 import asyncio
 import copy
-import enum
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -16,6 +15,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from semel.core.arguments import parse_arguments
+from semel.core.details import bounded_details
 from semel.core.effects import Answered, CallModel, Deferral, ExchangeFailed, Hold
 from semel.core.limits import cut_output
 from semel.core.outcomes import (
@@ -26,7 +26,6 @@ from semel.core.outcomes import (
     SentButOutcomeUnknown,
     Settlement,
     classify_exception,
-    completed,
     describe,
     lost,
     settle,
@@ -38,9 +37,11 @@ from semel.core.state import CallState, Run, Step
 from semel.core.uncertainty import LostReason
 from semel.core.values import JSON, Effect, ToolSpec, clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
+from semel.engine.cutting import Cut, CutSignal
 from semel.engine.feed import Feed, Live
 from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
+from semel.engine.media import Gave, Loading, kept, outcome_of
 from semel.engine.waiting import first_of
 from semel.errors import InvariantBroken, StoreError, need
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
@@ -52,32 +53,11 @@ T = TypeVar("T")
 _answers = json.Decoder(Answer)
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
+TOLD_CHARS = 400
 HANDLE_CHARS_MOST = 200
 HELD_REASON_CHARS_MOST = 200
 MODEL_BROKE = "model_broke"
 """The class of a failure in a model object that is no exchange's: it broke its contract."""
-
-
-class Cut(enum.Enum):
-    """Why the calls of a run are cut short from outside."""
-
-    LEAVING = "the process is stopping"
-    TIME_UP = "the run's time is up"
-    CANCELLED = "the run was cancelled"
-
-
-class CutSignal:
-    """Tells the calls under way that they are cut short. One future that all of them wait for, so that none costs a task."""
-
-    def __init__(self) -> None:
-        self.reason: Cut | None = None
-        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def set(self, reason: Cut) -> None:
-        """Cut what is under way. What comes last counts: a process that stops outranks a run that is to end."""
-        self.reason = reason
-        if not self.told.done():
-            self.told.set_result(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +79,13 @@ class Performer:
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
         request: Request | None = None
         try:
-            request = self.kit.model.render(prompt_of(self.barrier.state, run, self.barrier.record))
+            loading = Loading(self.barrier.blobs)
+            request = self.kit.model.render(prompt_of(self.barrier.state, run, self.barrier.record, loading))
             answer = await self._stream(request, live)
         except ModelFailed as failure:
             self.feed.publish(_with(live, "discarded"))
+            if failure.retryable and effect.used < run.limits.model_retries:
+                self.feed.publish(_with(live, "progress", printable(str(failure), limit=TOLD_CHARS)))
             return ExchangeFailed(
                 attempt=self._attempt(effect, request, failure.exchange, str(failure.failure)),
                 failure=str(failure.failure),
@@ -111,9 +94,10 @@ class Performer:
                 used=effect.used,
                 retry_after_ms=failure.retry_after_ms,
                 provider_code=failure.provider_code,
+                details=bounded_details(failure.details),
             )
         except StoreError:
-            raise  # the log cannot be read any more: no fault of the model, and nothing that a run could go on from
+            raise  # the log, or a file of the conversation, cannot be read: the run stays open, for when it is back
         except asyncio.CancelledError:
             self.feed.publish(_with(live, "discarded"))  # what was shown of a request that is given up is withdrawn
             raise
@@ -152,7 +136,7 @@ class Performer:
                 refused = self._handle_refused(back)
                 if refused is None:
                     return Deferral(handle=back.handle, text=clean_text(back.text))
-                happening: Happening = refused
+                happening: Happening | Gave = refused
             case _:
                 happening = back
         if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
@@ -160,14 +144,16 @@ class Performer:
         again = False
         if call.reruns and isinstance(happening, NotSent):  # this time; a process that died may have sent it before
             again, happening = True, lost(LostReason.CRASHED, f"run again, it was not sent: {happening.text}")
-        return await self._shown(run, step, call, settle(spec.effect, happening, after_crash=again))
+        settled = settle(spec.effect, await self._kept(run, happening), after_crash=again)
+        return await self._shown(run, step, call, settled)
 
     async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
         happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
         if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
             return None
-        return await self._shown(run, step, call, settle(self._spec(run, call).effect, happening, after_crash=True))
+        settled = settle(self._spec(run, call).effect, await self._kept(run, happening), after_crash=True)
+        return await self._shown(run, step, call, settled)
 
     async def _shown(self, run: Run, step: Step, call: CallState, settled: Settlement) -> Settlement:
         """As the model is to read it: within the limit on results, and as the post-tool hooks leave it."""
@@ -249,7 +235,13 @@ class Performer:
             content_type=exchange.content_type,
         )
 
-    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> "Happening | Deferred | Held | None":
+    async def _kept(self, run: Run, happening: Happening | Gave) -> Happening:
+        """With its files kept, where it has some: behind the call, so that no timeout of it cuts that short."""
+        if isinstance(happening, Gave):
+            return await kept(happening, self.barrier.blobs, run.limits.result_bytes)
+        return happening
+
+    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | Gave | Deferred | Held | None:
         """Run the tool to its end, its timeout, or the cut. A known outcome is kept even where it comes behind a cancellation."""
         tool = self.kit.tools[spec.name]
         cancelled = asyncio.Event()
@@ -334,7 +326,7 @@ class Performer:
             spawned=_in_loop(spawned),
         )
 
-    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening:
+    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening | Gave:
         """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
         spec = self._spec(run, call)
         tool = self.kit.tools.get(spec.name)
@@ -362,7 +354,7 @@ def _in_loop(act: Callable[[T], None]) -> Callable[[T], None]:
     return told
 
 
-async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
+async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None:
     """None where the outside cannot tell; an error while asking tells nothing either."""
     try:
         found = await tool.reconcile(call)
@@ -370,14 +362,16 @@ async def _answer(tool: ToolPort, call: Call[object]) -> Happening | None:
         return None
     match found:
         case DidHappen(output=output):
-            return completed(output)
+            return outcome_of(output)
         case Never():
             return DidNotHappen()
         case _:
             return None
 
 
-async def _guarded(running: "Coroutine[object, object, JSON | Done | Deferred | Held]") -> "Happening | Deferred | Held":
+async def _guarded(
+    running: "Coroutine[object, object, JSON | Done | Deferred | Held]",
+) -> Happening | Gave | Deferred | Held:
     """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
     try:
         value = await running
@@ -387,9 +381,9 @@ async def _guarded(running: "Coroutine[object, object, JSON | Done | Deferred | 
         case Deferred() | Held():
             return value
         case Done():
-            return completed(value.value, terminate=True)
+            return outcome_of(value.value, terminate=True)
         case _:
-            return completed(value)
+            return outcome_of(value)
 
 
 def _bounded(settled: Settlement, run: Run) -> Settlement:

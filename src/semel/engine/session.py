@@ -41,6 +41,7 @@ class SessionActor:
         self._writer = writer
         self._barrier = barrier
         self._task: asyncio.Task[None] | None = None
+        self._heard: asyncio.Task[None] | None = None
         self._flights: Flights | None = None
         self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
@@ -59,6 +60,13 @@ class SessionActor:
         return self._task is not None and not self._task.done()
 
     @property
+    def failed_unheard(self) -> bool:
+        """Whether what carried the run ended at once with an error, before anybody waited for it."""
+        task = self._task
+        ended = task is not None and task is not self._heard and task.done() and not task.cancelled()
+        return ended and task is not None and task.exception() is not None
+
+    @property
     def policy(self) -> Policy:
         """What rules on the calls of the run that is carried; without one nothing is planned, so nothing is ruled on."""
         return self._kits[-1].policy if self._kits else allow_all
@@ -75,6 +83,11 @@ class SessionActor:
         self._refuse_second_run()
         await self._start(send(self.state, command), kit)
         return self._newest()
+
+    async def keep(self, contents: Sequence[bytes]) -> None:
+        """Make the files of a message durable; before it is sent."""
+        for content in contents:
+            await asyncio.to_thread(self._barrier.blobs.put, content)
 
     async def prepared(self, command: CommandT, kit: Kit) -> CommandT:
         """A message as it is to be recorded, behind the pre-user hooks. Raises HookRefused, and nothing was accepted."""
@@ -148,6 +161,7 @@ class SessionActor:
 
     def carried(self) -> "Carried":
         """The run that is being carried now, to wait for."""
+        self._heard = self._task
         return Carried(self, self._task)
 
     async def stop(self, drain_seconds: float) -> None:

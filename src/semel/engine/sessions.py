@@ -125,7 +125,7 @@ class Sessions:
         """See to it that someone gives the session back behind its runs; one with nothing to carry is given back now."""
         if session in self._minders:
             return
-        if not actor.running and not await self._goes_on(session, actor):
+        if not actor.running and not actor.failed_unheard and not await self._goes_on(session, actor):
             await self._close(session, actor)
             return
         self._rests[session] = {}

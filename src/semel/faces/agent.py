@@ -10,12 +10,13 @@ from msgspec import MsgspecError, convert, json
 from semel import wiring
 from semel.core import limits as core_limits
 from semel.core.effects import Resolve, Send
+from semel.core.guards import check_wire
 from semel.core.keys import canonical
 from semel.core.records import AgentRef, Config, Verdict
 from semel.core.rules import Rule
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.turn_view import StopCondition
-from semel.core.values import JSON, Bundle, Money, clean_json, clean_text, digest_text, finite
+from semel.core.values import JSON, Bundle, Money, Part, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
 from semel.errors import BadAgent, BadSettings
 from semel.faces.output import output_schema
@@ -164,8 +165,10 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
     return _kit(agent, model, deps, clock, owns_model=model is not agent.model)
 
 
-def kit_for_open_run(agent: Agent[OutputT], bundle: Bundle, deps: object, clock: Clock) -> Kit:
-    """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4)."""
+def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock: Clock) -> Kit:
+    """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4). Raises BadAgent."""
+    check_wire(config)
+    bundle = config.bundle
     given = None if isinstance(agent.model, str) else agent.model
     own = given is not None and given.bundle == bundle
     model = given if given is not None and own else wiring.model_frozen(bundle, _options_for(agent, bundle, clock), clock)
@@ -195,16 +198,29 @@ def _options_for(agent: Agent[OutputT], bundle: Bundle, clock: Clock) -> Mapping
     return {name: value for name, value in agent.model_options.items() if name != "key_env"}
 
 
-def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON) -> Send:
+def send_command(agent: Agent[OutputT], kit: Kit, text: str, key: str, context: JSON, *, parts: tuple[Part, ...] = ()) -> Send:
     """What a run of this agent freezes. Raises BadAgent where instructions cannot be rendered, BadSettings for a bad context."""
     return Send(
         key=key,
         text=text,
         agent=AgentRef(name=agent.name, source=agent.source, digest=agent.digest or _digest(agent, kit)),
-        config=Config(bundle=kit.model.bundle, limits=agent.limits.frozen(), output_schema=agent.output_schema()),
+        config=_config(agent, kit.model.bundle),
         instructions=_rendered(agent, context),
         tools=tuple(port.spec for port in kit.tools.values()),
         context=context,
+        parts=parts,
+    )
+
+
+def _config(agent: Agent[OutputT], bundle: Bundle) -> Config:
+    """What a run of this agent is frozen to. What a family keeps of its provider's state is a policy of the run (M2, M15)."""
+    policies = wiring.state_policies(bundle)
+    return Config(
+        bundle=bundle,
+        limits=agent.limits.frozen(),
+        output_schema=agent.output_schema(),
+        provider_text_state=policies.text_state,
+        reasoning_echo=policies.reasoning_echo,
     )
 
 

@@ -15,12 +15,13 @@ from typing import Any, Literal, Self, TypeVar
 from semel import wiring
 from semel.core.decide import known_delivery, route
 from semel.core.decide import resolve as decide_verdict
-from semel.core.effects import Message, Resolve
+from semel.core.effects import Message, Resolve, Send
 from semel.core.records import Delivery, LateKind, Verdict
 from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
+from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
 from semel.errors import ApprovalClosed, SemelError, SessionBusy, UnknownCall, need
@@ -38,12 +39,22 @@ from semel.faces.asking import (
     retract_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
+from semel.faces.files import Files, attached
 from semel.faces.handles import SessionHandle
 from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
 from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
-from semel.faces.views import InboxItem, answered_approval, find_call, find_waiting_call, frame_event, inbox_of, view_of
+from semel.faces.views import (
+    InboxItem,
+    answered_approval,
+    events_behind,
+    find_call,
+    find_waiting_call,
+    inbox_of,
+    is_known,
+    view_of,
+)
 from semel.ports.control import Served
 from semel.ports.roster import ROSTER
 from semel.settings import read_settings
@@ -151,27 +162,34 @@ class Runtime:
         key: str | None = None,
         context: JSON = None,
         delivery: Delivery | None = None,
+        files: Files = (),
     ) -> RunHandle[OutputT]:
         """Start a run, or deliver a message; see `SessionHandle.send`. What is refused here has written nothing."""
         text, key, context = checked_delivery(text, self.new_key() if key is None else key, context)
+        beside = attached(files)
+
+        def build() -> tuple[Send, Kit]:
+            return self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+
         try:
-            built = self._keeper.crew.new_run(agent, text, key, context, delivery)
+            built = build()
         except SemelError:
-            if not self._is_known(session, key):  # a key is asked first: a finished run needs neither its agent nor its model
+            if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
                 raise
             built = None
 
         async def begin(actor: SessionActor) -> str:
             while True:
-                known = known_delivery(actor.state, key, text, context, delivery or "send")
+                known = known_delivery(actor.state, key, text, context, delivery or "send", parts=beside.parts)
                 if known is not None:
                     if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
                         await self._keeper.carry_on(actor)
                     return known
-                command, kit = built or self._keeper.crew.new_run(agent, text, key, context, delivery)
+                command, kit = built or build()
+                await actor.keep(beside.contents)
                 if delivery is None or route(actor.state, delivery) == "send":
                     return await actor.send(command, kit)
-                message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context)
+                message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context, parts=beside.parts)
                 try:
                     message = await actor.prepared(message, kit)
                     await self._keeper.ask(actor, message_of(message))
@@ -337,13 +355,7 @@ class Runtime:
 
     def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
         """See `SessionHandle.events`."""
-        store = self._ground.store
-        frames = store.read(session, after).frames if store.exists(session) else ()
-        return (frame_event(frame) for frame in frames if frame.seq > max(0, after))
-
-    def _is_known(self, session: str, key: str) -> bool:
-        store = self._ground.store
-        return store.exists(session) and key in view_of(store, session).state.keys
+        return events_behind(self._ground.store, session, after)
 
     async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
         ended = actor.state.ended.get(run_id)

@@ -9,13 +9,14 @@ from semel.core.effects import Send
 from semel.core.guards import check_tools
 from semel.core.records import AgentRef, Delivery
 from semel.core.state import Run, Session
-from semel.core.values import JSON
+from semel.core.values import JSON, Part
 from semel.engine.kit import Kit
 from semel.errors import BadAgent
 from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, send_command
 from semel.ports.world import Clock
 
 AgentAny = Agent[Any]
+Parts = tuple[Part, ...]
 AgentFinder = Callable[[AgentRef, str], AgentAny]
 """Finds the agent that the log of a session names. Raises BadAgent, whose message says what to do."""
 
@@ -48,14 +49,16 @@ class Crew:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
 
-    def new_run(self, agent: AgentAny, text: str, key: str, context: JSON, delivery: Delivery | None = None) -> tuple[Send, Kit]:
+    def new_run(
+        self, agent: AgentAny, text: str, key: str, context: JSON, delivery: Delivery | None = None, *, parts: Parts = ()
+    ) -> tuple[Send, Kit]:
         """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel."""
         kit = kit_for_new_run(agent, self._deps, self._clock)
-        return replace(send_command(agent, kit, text, key, context), delivery=delivery), kit
+        return replace(send_command(agent, kit, text, key, context, parts=parts), delivery=delivery), kit
 
     def kit_of(self, run: Run, session: str) -> Kit:
         """The live objects of an open run. Raises BadAgent, BundleRefused."""
-        return kit_for_open_run(self.agent_of(run.agent, session), run.config.bundle, self._deps, self._clock)
+        return kit_for_open_run(self.agent_of(run.agent, session), run.config, self._deps, self._clock)
 
     def check(self, run: Run, session: str) -> None:
         """Raises BadAgent where the agent of an open run is not found or has other tools, and BundleRefused."""

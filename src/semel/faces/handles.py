@@ -7,6 +7,7 @@ from semel.core.records import Delivery, LateKind
 from semel.core.status import Status
 from semel.core.values import JSON, Frozen
 from semel.faces.agent import Agent
+from semel.faces.files import Files
 from semel.faces.run import RunHandle
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ class SessionHandle(Generic[OutputT]):
         self._agent = agent
         self._context = context
 
-    async def send(self, text: str, *, key: str | None = None, delivery: Delivery | None = None) -> RunHandle[OutputT]:
+    async def send(
+        self, text: str, *, key: str | None = None, delivery: Delivery | None = None, files: Files = ()
+    ) -> RunHandle[OutputT]:
         """Start a run with this message; answered once it is durable. The same `key` again gives the same run.
+
+        `files` go along: pictures and documents by their paths, or as File.
 
         While a run is open, `delivery` says what becomes of the message: "queue" has it start a run of its own behind that one,
         "interrupt" too, but cancels that one first; "steer" and "follow_up" put it into that run, whose handle is returned.
@@ -43,7 +48,9 @@ class SessionHandle(Generic[OutputT]):
         Raises KeyReuse (same key, other message), SessionBusy (a run is open), OutcomePending (the run before was just found to
         have an unknown call), BadAgent, BadSettings, UnknownModel, LogDamaged, NewerWriter. Where it raises, nothing was sent.
         """
-        return await self._runtime.send(self.id, self._agent, text, key=key, context=self._context, delivery=delivery)
+        return await self._runtime.send(
+            self.id, self._agent, text, key=key, context=self._context, delivery=delivery, files=files
+        )
 
     async def steer(self, text: str, *, key: str | None = None) -> Delivered:
         """Tell the open run something: its next request has it (Q1). Answered once it is durable; raises as `send` does."""

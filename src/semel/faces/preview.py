@@ -13,6 +13,7 @@ from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Run, Session
 from semel.core.values import Bundle, clean_text
+from semel.engine.media import Loading
 from semel.errors import OutcomePending, UnknownSession, need
 from semel.faces.views import frames_of, view_of
 from semel.ports.log import SessionStore
@@ -45,7 +46,8 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
     coming = state if asks else _next_run(store, view.state, state, text, told)
     run = need(coming.run, "a state that asks the model has an open run")
     model = wiring.model_frozen(run.config.bundle, {}, clock)
-    request = model.render(prompt_of(coming, run, finding(frames_of(store, session), told)))
+    find, files = finding(frames_of(store, session), told), Loading(store.blobs(session))
+    request = model.render(prompt_of(coming, run, find, files))
     return Preview(bundle=run.config.bundle, request=request, placeholder=not asks and text is None)
 
 

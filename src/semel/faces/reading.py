@@ -8,8 +8,8 @@ from pathlib import Path
 FILE_BYTES_MOST = 1024 * 1024
 
 
-def read_small(path: Path) -> bytes:
-    """The content of a regular file of at most 1 MiB. Raises OSError, whose `strerror` says what is wrong.
+def read_small(path: Path, most: int = FILE_BYTES_MOST) -> bytes:
+    """The content of a regular file of at most 1 MiB, or `most` bytes. Raises OSError, whose `strerror` says what is wrong.
 
     A pipe or a device might never end, or never answer: it is refused before a byte is read.
     """
@@ -17,7 +17,7 @@ def read_small(path: Path) -> bytes:
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
-        raw = file.read(FILE_BYTES_MOST + 1)
-    if len(raw) > FILE_BYTES_MOST:
-        raise OSError(errno.EFBIG, f"it is larger than {FILE_BYTES_MOST} bytes")
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
     return raw

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NoReturn, TypeVar
 
 from semel.core.records import Failure
-from semel.core.state import Ended, Session, UnknownCall
+from semel.core.state import CacheProof, Ended, Session, UnknownCall
 from semel.core.status import standing
 from semel.core.values import Stop, Usage
 from semel.core.waiting import PAUSES, Wait, pause_of, waits_of
@@ -15,12 +15,16 @@ OutputT = TypeVar("OutputT")
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What every ending has: which run of which session, the reason in the log's own word, and what it used."""
+    """What every ending has: which run of which session, the reason in the log's own word, and what it used.
+
+    `cache` says for each resume, and for a later run of a session, what the provider's cache served of its first request.
+    """
 
     session: str
     run_id: str
     reason: str
     usage: Usage
+    cache: tuple[CacheProof, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,7 @@ def pause_result(state: Session, run_id: str) -> Paused | None:
 
 def result_of(state: Session, ended: Ended, output: OutputT) -> Result[OutputT]:
     """The ending of a finished run; `output` is its output as the caller wants it."""
-    facts = {"session": state.session, "run_id": ended.run_id, "usage": ended.usage}
+    facts = {"session": state.session, "run_id": ended.run_id, "usage": ended.usage, "cache": ended.cache}
     match standing(ended):
         case "completed":
             return Completed(output=output, stop=ended.stop, reason=ended.reason, **facts)  # type: ignore[arg-type]  # facts are keyword fields

@@ -170,9 +170,11 @@ class RunKeeper:
         if due is None:
             return False
         message = due.request.input[0].content
-        text = message.text if isinstance(message, UserMessage) else ""
+        said = message if isinstance(message, UserMessage) else UserMessage(text="")
         agent = self.crew.agent_of(due.request.agent, actor.state.session)
-        command, kit = self.crew.new_run(agent, text, due.key, due.request.context, due.delivery or "queue")
+        command, kit = self.crew.new_run(
+            agent, said.text, due.key, due.request.context, due.delivery or "queue", parts=said.parts
+        )
         await actor.send(command, kit)
         return True
 

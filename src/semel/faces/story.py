@@ -6,6 +6,7 @@ import msgspec
 
 from semel.core.codec import decode
 from semel.core.frame import Frame, incomplete
+from semel.core.media import in_words
 from semel.core.records import (
     AgentRef,
     ApprovalRecorded,
@@ -41,7 +42,7 @@ from semel.core.records import (
 )
 from semel.core.standing import CallClass, classify
 from semel.core.state import Session
-from semel.core.values import AssistantMessage, Text, Usage, UserMessage
+from semel.core.values import AssistantMessage, Usage, UserMessage
 from semel.errors import need
 
 
@@ -72,11 +73,12 @@ class CallStory(msgspec.Struct, kw_only=True):
 
 
 class StepStory(msgspec.Struct, kw_only=True):
-    """One answer of the model and its calls. `text` is None while the model has not answered."""
+    """One answer of the model and its calls. `text` and `usage` are None while the model has not answered."""
 
     step_id: int
     attempts: int = 1
     text: str | None = None
+    usage: Usage | None = None
     calls: list[CallStory] = []
 
 
@@ -136,13 +138,17 @@ def tell(frames: Iterable[Frame], state: Session) -> Story:
 
 def output_text(output: ToolOutput) -> str:
     """What a call gave, as text; media are named."""
-    parts = (part.text if isinstance(part, Text) else f"[{part.media_type}, {part.size_bytes} bytes]" for part in output.parts)
-    return "\n".join(text for text in (output.text, *parts) if text)
+    return in_words(output.text, output.parts)
+
+
+def message_text(message: UserMessage) -> str:
+    """What was said, as text; files are named."""
+    return in_words(message.text, message.parts)
 
 
 def text_of(request: QueuedRequest) -> str:
     """What a queued message says."""
-    return "\n".join(entry.content.text for entry in request.input if isinstance(entry.content, UserMessage))
+    return "\n".join(message_text(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
 
 
 Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
@@ -255,7 +261,11 @@ class _Teller:
         return call
 
     def _keep(self, entries: Iterable[Entry]) -> None:
-        self._inputs |= {entry.entry_id: entry.content.text for entry in entries if isinstance(entry.content, UserMessage)}
+        self._inputs |= {
+            entry.entry_id: in_words(entry.content.text, entry.content.parts)
+            for entry in entries
+            if isinstance(entry.content, UserMessage)
+        }
 
     def _said(self, delivery: str, key: str | None, names: Sequence[str]) -> None:
         said = SaidStory(key=key or names[0], delivery=delivery, text="\n".join(self._inputs.get(name, "") for name in names))
@@ -292,7 +302,7 @@ class _Teller:
         answer = record.assistant_message.content
         step = self.runs[-1].steps[-1]
         if isinstance(answer, AssistantMessage):
-            step.text = answer.text
+            step.text, step.usage = answer.text, record.usage
             step.calls = [
                 CallStory(ordinal=at, call_key="", tool=call.name, arguments=call.arguments)
                 for at, call in enumerate(answer.calls)

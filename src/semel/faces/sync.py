@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from semel.core.values import JSON
 from semel.faces.agent import Agent
 from semel.faces.api import Runtime
+from semel.faces.files import Files
 from semel.faces.results import Result
 
 OutputT = TypeVar("OutputT")
@@ -24,12 +25,13 @@ def run_sync(
     context: JSON = None,
     deps: object = None,
     state: str | os.PathLike[str] | None = None,
+    files: Files = (),
 ) -> Result[OutputT]:
     """Run an agent to the end of one run and return its result. Works inside a running event loop too, which it then blocks."""
 
     async def whole() -> Result[OutputT]:
         async with Runtime(state, agents=[agent], deps=deps, recover="manual", inline_sync=True) as runtime:
-            run = await runtime.session(session, agent=agent, context=context).send(text, key=key)
+            run = await runtime.session(session, agent=agent, context=context).send(text, key=key, files=files)
             return await run.result()
 
     return run_blocking(whole)

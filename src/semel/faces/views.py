@@ -13,7 +13,7 @@ from semel.core.open_log import Opening
 from semel.core.records import AgentRef, ApprovalResolved, Delivery
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
-from semel.core.values import JSON, clean_json, clean_text
+from semel.core.values import JSON, Part, clean_json, clean_text
 from semel.engine.feed import Committed, Event, Live
 from semel.errors import LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
@@ -47,13 +47,32 @@ def frames_of(store: SessionStore, session: str) -> tuple[Frame, ...]:
 
 
 def known_run(
-    store: SessionStore, session: str, key: str, text: str, context: JSON = None, *, delivery: Delivery | None = None
+    store: SessionStore,
+    session: str,
+    key: str,
+    text: str,
+    context: JSON = None,
+    *,
+    delivery: Delivery | None = None,
+    parts: tuple[Part, ...] = (),
 ) -> str | None:
     """The run that this key started in a session, found by reading alone; None if the key is new there.
 
     Raises KeyReuse if the key delivered something else, and what `view_of` raises.
     """
-    return known_delivery(view_of(store, session).state, key, clean_text(text), clean_json(context), delivery or "send")
+    state = view_of(store, session).state
+    return known_delivery(state, key, clean_text(text), clean_json(context), delivery or "send", parts=parts)
+
+
+def is_known(store: SessionStore, session: str, key: str) -> bool:
+    """Whether the key was used in the session before, for whatever."""
+    return store.exists(session) and key in view_of(store, session).state.keys
+
+
+def events_behind(store: SessionStore, session: str, after: int) -> Iterator[dict[str, Any]]:
+    """What the log holds with seq > `after`, in order; nothing for a session that is not there."""
+    frames = store.read(session, after).frames if store.exists(session) else ()
+    return (frame_event(frame) for frame in frames if frame.seq > max(0, after))
 
 
 def last_agent(store: SessionStore, session: str) -> AgentRef | None:

@@ -85,6 +85,18 @@ class Done(Frozen, frozen=True):
     value: JSON
 
 
+class File(Frozen, frozen=True, kw_only=False):
+    """A picture or a document, in memory: returned by a tool, alone or in a list with texts, or sent with a message.
+
+    The model sees it where its family takes such a file, and is told of it where not. Without a `media_type`, the content and
+    the `name` say what it is. At most 20 MiB.
+    """
+
+    content: bytes
+    media_type: str | None = None
+    name: str | None = None
+
+
 class Deferred(Frozen, frozen=True):
     """Returned by a tool: the result comes later, under `handle`; the run goes on, and the model reads `text` for now.
 
@@ -119,7 +131,7 @@ class ToolPort(Protocol):
         """What the model sees and recovery knows."""
 
     async def run(self, arguments: dict[str, JSON], call: Call[object]) -> "JSON | Done | Deferred | Held":
-        """Do it. `arguments` passed the tool's schema. The result is JSON, text, Done, Deferred or Held."""
+        """Do it. `arguments` passed the tool's schema. The result is JSON, text, a File or several, Done, Deferred or Held."""
 
     async def reconcile(self, call: Call[object]) -> Reconciled:
         """Ask what became of `call.key`; only called when `spec.reconciles`."""

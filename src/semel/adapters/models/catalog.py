@@ -18,8 +18,10 @@ from semel.adapters.models.endpoint import Endpoint, parse_endpoint
 from semel.adapters.models.families import FAMILIES, built
 from semel.adapters.models.family import Family
 from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
+from semel.adapters.models.opaque import StatePolicies
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import ModelRow, Provider, rows
+from semel.core.features import OPENROUTER_ECHO
 from semel.core.values import JSON, Bundle, Frozen
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
@@ -82,7 +84,8 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     table = rows(environ)
     prefix, colon, name = spec.partition(":")
     if not colon or not name:
-        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {_nearest(prefix, table)}")
+        near = _nearest(prefix, table) if colon else _nearest_model(prefix, table)
+        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {near}")
     if prefix == scripted.FAMILY:
         return scripted.scripted_bundle(name)
     model, _, url = name.rpartition("@")
@@ -175,6 +178,16 @@ def has_price(bundle: Bundle) -> bool:
         return False
     options = FAMILIES[bundle.family].decode(bundle.options)
     return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+
+
+def state_policies_of(bundle: Bundle) -> StatePolicies:
+    """What a bundle's dialect keeps of provider state beside what every run does (M2, M15, M17)."""
+    family = FAMILIES.get(bundle.family)
+    if family is None:
+        return StatePolicies()
+    dialect = family.decode(bundle.options).dialect
+    openrouter = getattr(dialect, "echo_reasoning", False) and getattr(dialect, "reasoning", "") == "object"
+    return StatePolicies(text_state=getattr(dialect, "text_state", False), reasoning_echo=OPENROUTER_ECHO if openrouter else None)
 
 
 def known_of(spec: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
@@ -281,6 +294,13 @@ def _key_name(endpoint: Endpoint, options: ModelOptions, environ: Mapping[str, s
         if provider.key is not None and _owns(provider, endpoint.host):
             return provider.key, False
     return key_variable(endpoint.host), True
+
+
+def _nearest_model(name: str, table: dict[str, Provider]) -> str:
+    """The example whose model has a name like this one."""
+    examples = {row.example.partition(":")[2].lower(): row.example for row in reversed(table.values()) if row.example}
+    close = difflib.get_close_matches(name.lower(), examples, n=1)
+    return examples[close[0]] if close else _nearest(name, table)
 
 
 def _nearest(prefix: str, table: dict[str, Provider]) -> str:

@@ -4,9 +4,10 @@ A request is never refused for one picture in its history: what a family has no 
 knows that something was there (B18).
 """
 
-from collections.abc import Callable, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 
-from semel.core.values import JSON, Document, Image, Shown, printable
+from semel.core.values import JSON, Media, Part, Text, printable
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
@@ -21,27 +22,64 @@ DOCUMENTS = {
     "text/plain": "txt",
     "text/markdown": "md",
 }
+_KINDS = frozenset({"image", "audio", "video"})
 
 
-def is_sendable(media: Shown, documents: frozenset[str]) -> bool:
-    """Whether a family that takes these types of documents can send it."""
-    return media.media_type in (IMAGES if isinstance(media, Image) else documents)
+class Shown(Media, frozen=True, kw_only=True):
+    """Media with their bytes as base64, as a request carries them."""
+
+    data: str
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is one that families show as a picture."""
+        return self.media_type in IMAGES
 
 
-def missing(media: Shown) -> str:
+def missing(media: Media) -> str:
     """The text in the place of what cannot be sent."""
-    name = f" {printable(media.name, limit=80)!r}" if isinstance(media, Document) else ""
-    kind = "image" if isinstance(media, Image) else "document"
-    return f"[{kind}{name} of type {printable(media.media_type, limit=80)} is not shown: this model's API does not take it]"
+    kind = media.media_type.partition("/")[0]
+    name = f" {printable(media.name, limit=80)!r}" if media.name else ""
+    what = f"{kind if kind in _KINDS else 'document'}{name} of type {printable(media.media_type, limit=80)}"
+    return f"[{what} is not shown: this model's API does not take it]"
 
 
 def parts_of(
-    media: Sequence[Shown], *, documents: frozenset[str], text: Callable[[str], JSON], part: Callable[[Shown], JSON]
+    parts: Sequence[Part],
+    loaded: Mapping[str, bytes],
+    *,
+    documents: frozenset[str],
+    text: Callable[[str], JSON],
+    shown: Callable[[Shown], JSON],
 ) -> list[JSON]:
-    """Each as the family writes it, or as a text that says what is not shown."""
-    return [part(item) if is_sendable(item, documents) else text(missing(item)) for item in media]
+    """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24)."""
+    found: list[JSON] = []
+    for part in parts:
+        if isinstance(part, Text):
+            found += [text(part.text)] if part.text.strip() else []
+        elif part.media_type in IMAGES or part.media_type in documents:
+            found.append(shown(_with_bytes(part, loaded)))
+        else:
+            found.append(text(missing(part)))
+    return found
+
+
+def told(parts: Sequence[Part]) -> str:
+    """Parts as text alone, for where a family takes nothing else."""
+    lines = (part.text if isinstance(part, Text) else missing(part) for part in parts)
+    return "\n".join(line for line in lines if line.strip())
 
 
 def data_url(media: Shown) -> str:
     """The data as a URL."""
     return f"data:{media.media_type};base64,{media.data}"
+
+
+def _with_bytes(media: Media, loaded: Mapping[str, bytes]) -> Shown:
+    return Shown(
+        media_type=media.media_type,
+        sha256=media.sha256,
+        size_bytes=media.size_bytes,
+        name=media.name,
+        data=base64.b64encode(loaded[media.sha256]).decode(),
+    )

@@ -9,7 +9,14 @@ import json
 from collections.abc import Sequence
 
 from semel.adapters.models.json_text import compact
-from semel.core.values import JSON, Block, Opaque
+from semel.core.values import JSON, Block, Frozen, Opaque
+
+
+class StatePolicies(Frozen, frozen=True, kw_only=True):
+    """What a run freezes of how provider state is kept: that of texts (M2), and the form of reasoning that is echoed (M15)."""
+
+    text_state: bool = False
+    reasoning_echo: str | None = None
 
 
 def state_behind(blocks: Sequence[Block], index: int, format_: str) -> dict[str, JSON] | None:

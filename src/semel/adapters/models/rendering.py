@@ -6,12 +6,15 @@ the messages are kept with their running digest, so that the next step of the co
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from semel.adapters.models.media import told
 from semel.core.persistent import Growing
-from semel.core.values import JSON, Message, Prompt
+from semel.core.values import JSON, NO_MEDIA, AssistantMessage, Message, Prompt, Text
 from semel.ports.model import Request
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -23,10 +26,11 @@ class Place:
 
     `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
     one is echoed; `tools` the names of all tools that were ever called, in that order; `shown` what tools showed and a family can
-    only say behind all results.
+    only say behind all results. `media` holds bytes by their sha256 while messages that name them are rendered, and no longer.
     """
 
     role: str = ""
+    media: Mapping[str, bytes] = field(default_factory=lambda: NO_MEDIA)
     names: dict[str, str] = field(default_factory=dict)
     wire_ids: dict[str, str] = field(default_factory=dict)
     tools: dict[str, None] = field(default_factory=dict)
@@ -85,19 +89,28 @@ class Renderer:
             self._kept_bytes -= len(kept.body)
         if kept is None or kept.head != head or not _continues(kept.messages, messages):
             kept = _fresh(head, place)
-        self._extend(kept, messages)
+        self._extend(kept, messages, prompt.media)
         self._kept[key] = kept
         self._kept_bytes += len(kept.body)
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1].body)
         return kept
 
-    def _extend(self, kept: _Kept, messages: Sequence[Message]) -> None:
+    def _extend(self, kept: _Kept, messages: Sequence[Message], media: Mapping[str, bytes]) -> None:
+        kept.place.media = media
         for index in range(len(kept.messages), len(messages)):
-            more = self._form.message(messages[index], kept.place)
+            more = self._form.message(_in_words(messages[index]), kept.place)
             kept.body += more
             kept.digest.update(more)
+        kept.place.media = NO_MEDIA
         kept.messages = messages if isinstance(messages, Growing) else tuple(messages)
+
+
+def _in_words(message: Message) -> Message:
+    """What a model itself made, such as a picture, goes back as a text that names it: no family takes it in an answer."""
+    if not isinstance(message, AssistantMessage) or not message.parts:
+        return message
+    return replace(message, blocks=(*message.blocks, Text(text=told(message.parts))), parts=())
 
 
 def _fresh(head: bytes, place: Place) -> _Kept:

@@ -48,7 +48,8 @@ def failure_of(error: Exception, *, where: str, exchange: Exchange) -> ModelFail
         FailureClass.INVALID_REQUEST: "the request could not be sent",
         FailureClass.INTERRUPTED: "the connection broke before the answer was complete",
     }[failure]
-    causes = "; ".join(dict.fromkeys(f"{type(cause).__name__}: {cause}" for cause in _causes(error)))
+    named = {str(cause): f"{type(cause).__name__}: {cause}" for cause in reversed(list(_causes(error)))}
+    causes = "; ".join(reversed(named.values()))
     return ModelFailed(failure, f"{where}: {what} ({printable(causes, limit=300)})", exchange=exchange, retryable=retryable)
 
 

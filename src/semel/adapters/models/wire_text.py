@@ -3,6 +3,8 @@
 import hashlib
 import re
 
+from semel.core.values import ToolMessage
+
 NO_OUTPUT = "(no output)"
 EMPTY_MESSAGE = "(empty message)"
 CONTINUE = "Continue."
@@ -18,6 +20,13 @@ def wire_name(name: str, allowed: re.Pattern[str], *, longest: int) -> str:
     if allowed.fullmatch(name):
         return name
     return "".join(c if allowed.fullmatch(c) else "_" for c in name)[:longest] or "unnamed"
+
+
+def result_text(message: ToolMessage, alone: str = "") -> str:
+    """The words of a result; `alone` where it has none because its parts say it all."""
+    if message.parts and not message.text.strip() and not message.is_error:
+        return alone
+    return visible(message.text, NO_OUTPUT)
 
 
 def visible(text: str, placeholder: str) -> str:

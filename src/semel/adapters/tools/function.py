@@ -12,7 +12,7 @@ from semel.core.outcomes import describe, result_text
 from semel.core.rules import Predicate, Rule, ask_rule
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
-from semel.ports.tool import Call, Deferred, Done, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
 
 Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
 
@@ -155,10 +155,14 @@ async def _call(function: Callable[[], Any], name: str, *, on_loop: bool) -> Any
         raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
 
 
-def _shown(value: Any) -> str:
-    """The text for the model. Raises ToolFailed if there is none."""
+def _shown(value: Any) -> JSON:
+    """The text for the model, or a file, or a list of both as they are. Raises ToolFailed if there is none."""
     if type(value) is str:
         return result_text(value)
+    if isinstance(value, File):
+        return value
+    if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):
+        return [_shown(item) for item in value]
     if isinstance(value, bytes):
         return result_text(value.decode("utf-8", "replace"))
     try:

@@ -71,6 +71,17 @@ class RunRefrozen(Frozen, frozen=True, kw_only=True, tag="run_refrozen"):
     entries: tuple[Entry, ...]
 
 
+class OpaqueStateVoided(Frozen, frozen=True, kw_only=True, tag="opaque_state_voided"):
+    """From here on no request shows the provider state of the answers before: visible text and calls stay (wire 0.2, B22).
+
+    `rejected`: the provider refused it in this step, once in a run. `prefix_changed`: what it is bound to is not what it was.
+    """
+
+    run_id: str
+    reason: Literal["rejected", "prefix_changed"]
+    step_id: int | None = None
+
+
 class StepStarted(Frozen, frozen=True, kw_only=True, tag="step_started"):
     """A step is about to ask the model; names the entry its answer will be, and what it renders for the first time."""
 
@@ -223,6 +234,7 @@ class RunFinished(Frozen, frozen=True, kw_only=True, tag="run_finished"):
 RunRecord = (
     RunStarted
     | RunRefrozen
+    | OpaqueStateVoided
     | StepStarted
     | ModelRetry
     | ModelStepFinished

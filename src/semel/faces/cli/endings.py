@@ -3,6 +3,7 @@
 import sys
 
 from semel.core.status import Status
+from semel.core.targets import cache_words
 from semel.errors import SemelError
 from semel.faces.cli.carry import Carried, Round
 from semel.faces.cli.lines import duration, usage_text
@@ -12,13 +13,22 @@ from semel.faces.cli.remedies import VERDICTS, command, resolve_commands, with_s
 from semel.faces.report import Report
 
 _EXIT_PERSON = 3
+_NOT_FOUND = (" answered 404 ", "model identifier is invalid")
+_CHECK_NAME = "Check the name of the model and its URL; `semel models` shows how they are written. "
+_REMEDIES = {
+    "quota_exhausted": "Add credit at the provider, or wait for its next period. ",
+    "rate_limit": "Wait, or raise the limit at the provider. ",
+    "permission": "Ask the provider for access, or take another model. ",
+    "context_exceeded": "The conversation is too long for this model: start a new session, or take another model. ",
+    "request_too_large": "The conversation is too large for this provider: start a new session. ",
+    "opaque_state_rejected": "Take another model, or start a new session. ",
+}
 WAITING = {
     "approval": "a call waits for an approval",
     "tool_held": "a held call waits for its result",
     "auth_required": "its model refused the key",
     "restart": "it waits for a restart",
 }
-_NOT_FOUND = " answered 404 "
 
 
 def finish(done: Round, options: RunOptions) -> int:
@@ -74,7 +84,7 @@ def ending_line(status: Status) -> str:
     match status.state:
         case "completed":
             took = duration((status.finished_at_ms or status.updated_at_ms) - status.started_at_ms)
-            return f"{what} completed: {usage_text(status.usage)}, {took}"
+            return f"{what} completed: {usage_text(status.usage)}, {took}{_saved(status)}"
         case "interrupted":
             calls = [call for call in status.unknown_calls if call.run_id == status.run_id]
             names = ", ".join(f"{call.tool} ({call.call_key[:8]})" for call in calls)
@@ -84,11 +94,17 @@ def ending_line(status: Status) -> str:
             return f"{what} is interrupted: the outcome of {names} is unknown. Find out what happened, then {then}, {VERDICTS}"
         case "failed":
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
-            return with_state(f"{what} failed: {why}. {_remedy(status)}")
+            return with_state(f"{what} failed: {why.rstrip('.')}. {_remedy(status)}")
         case "paused":
             return f"{what} is paused: {WAITING.get(str(status.reason), str(status.reason))}; {command('inbox')} says what to do"
         case _:
             return f"{what} is {status.state}"
+
+
+def _saved(status: Status) -> str:
+    """What the provider's cache served behind a resume, or what kept it from that."""
+    told = status.cache if isinstance(status.cache, tuple) else ()
+    return "".join(f"; {cache_words(proof)}" for proof in told[-1:] if proof.read is not None or proof.broken)
 
 
 def _goes_on(status: Status) -> str:
@@ -99,6 +115,8 @@ def _goes_on(status: Status) -> str:
 
 def _remedy(status: Status) -> str:
     error = status.error
-    missing = error is not None and error.kind == "model" and (error.provider == "model_not_found" or _NOT_FOUND in error.message)
-    check = "Check the name of the model and its URL; `semel models` shows how they are written. Then " if missing else ""
-    return f"{check}`semel send` or `semel run` starts another"
+    first = ""
+    if error is not None and error.class_ == "model":
+        missing = error.provider == "model_not_found" or any(words in error.message for words in _NOT_FOUND)
+        first = _CHECK_NAME if missing else _REMEDIES.get(error.code, "")
+    return f"{first}{'Then ' if first else ''}`semel send` or `semel run` starts another"

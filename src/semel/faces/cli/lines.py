@@ -33,6 +33,15 @@ def usage_text(usage: Usage) -> str:
     return f"{usage.total:,} tokens" + (f", {usage.cost}" if usage.cost is not None else "")
 
 
+def cached_text(usage: Usage | None) -> str:
+    """What the provider's cache served and took of one step, in brackets; nothing where neither was reported."""
+    if usage is None or not (usage.cache_read or usage.cache_write):
+        return ""
+    told = [f"{usage.cache_read:,} read from cache"] if usage.cache_read else []
+    told += [f"{usage.cache_write:,} written to it"] if usage.cache_write else []
+    return f" [{', '.join(told)}]"
+
+
 def record_line(event: dict[str, Any]) -> str:
     """A durable event as one line: its number, time, type, and what matters of it."""
     kind = str(event["type"])

@@ -8,7 +8,7 @@ from semel.core.explain import explain as sentences_of
 from semel.core.state import Session
 from semel.core.status import Status, status_of
 from semel.faces.cli.carry import ground_of
-from semel.faces.cli.lines import duration, moment, usage_text
+from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
 from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
@@ -113,7 +113,7 @@ def _show_run(run: RunStory, owner: str | None) -> None:
     for step in run.steps:
         tries = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
         text = "…" if step.text is None else one_line(step.text, _TEXT_CHARS)
-        shown(f"  step {step.step_id}{tries}: {text}".rstrip())
+        shown(f"  step {step.step_id}{tries}: {text}{cached_text(step.usage)}".rstrip())
         for call in step.calls:
             shown(f"    {_call(call)}")
     if run.error is not None:

@@ -33,6 +33,10 @@ state_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a line for lists, else one last line.")
 
+file_option = click.option(
+    "--file", "files", metavar="PATH", multiple=True, help="Send this picture or document along; may be given several times."
+)
+
 _RUN_OPTIONS = (
     click.option("--agent", metavar="FILE", help="Agent file, or module:name of an Agent; by default ./agent.toml."),
     click.option("--model", metavar="NAME", help="Ask this model instead of the agent's; see `semel models`."),

@@ -1,4 +1,4 @@
-"""What one sees of runs under way: a line on a terminal, records with --verbose, text with --stream; else nothing."""
+"""What one sees of runs under way: a line on a terminal, records with --verbose, text with --stream; else only long waits."""
 
 import asyncio
 import sys
@@ -52,15 +52,13 @@ class Watch:
             self.begun.add(task)
         self._runs[run.run_id] = run
         self._tell_start(run)
-        showing = asyncio.ensure_future(self._show(run)) if self._options.stream or self._options.verbose else None
+        showing = asyncio.ensure_future(self._show(run))
         try:
             await run.rest()
-            if showing is not None:
-                await showing
+            await showing
         finally:
             del self._runs[run.run_id]
-            if showing is not None:
-                showing.cancel()
+            showing.cancel()
 
     def _tell_start(self, run: RunHandle[Any]) -> None:
         for warning in run.warnings:
@@ -72,7 +70,13 @@ class Watch:
             talk(f"session {run.session}, run {run.run_id[:8]}: {glance.agent} on {glance.model}; {_limits(glance)}")
 
     async def _show(self, run: RunHandle[Any]) -> None:
+        why, told = "", set[str]()
         async for event in run.events(after=run.before, live=True):
+            why = event["text"] if event.get("live") == "progress" and "call_key" not in event else why
+            if event.get("type") == "model_retry" and why not in told:
+                told.add(why)
+                wait = duration(max(0, event["record"]["not_before_ms"] - event["at_ms"]))
+                talk(f"semel: {why or 'the model did not answer'}; it is asked again in {wait}{_at_most(run)}")
             show_event(event, self._options)
 
     async def _draw(self) -> None:
@@ -98,6 +102,13 @@ def show_event(event: dict[str, Any], options: RunOptions) -> None:
     elif options.stream and event["live"] == "discarded":
         data("\n")
         talk("semel: the answer was cut; the model is asked again")
+
+
+def _at_most(run: RunHandle[Any]) -> str:
+    """How often a step of the run may be asked again, in words."""
+    glance = run.glance()
+    times = 1 if glance is None else glance.limits.model_retries
+    return f", {times} times at most" if times > 1 else ""
 
 
 def _progress(glance: Glance) -> str:

@@ -6,7 +6,7 @@ from semel.core.records import Delivery
 from semel.core.values import derived_id
 from semel.faces.cli.carry import Carried, Round, carry, ground_of
 from semel.faces.cli.endings import finish
-from semel.faces.cli.options import RunOptions, run_options
+from semel.faces.cli.options import RunOptions, file_option, run_options
 from semel.faces.cli.output import talk
 from semel.faces.cli.sending import deliver, resume_one, resumption
 from semel.faces.cli.verbs import verb
@@ -23,8 +23,9 @@ DELIVERIES: dict[str, Delivery] = {"queue": "queue", "follow-up": "follow_up", "
 @click.argument("prompt")
 @click.option("--session", metavar="ID", help="The session to run in; made if it is new. By default a fresh one.")
 @click.option("--key", metavar="KEY", help="Idempotency key: the same key again is the same run, in whatever state it is.")
+@file_option
 @run_options
-def run(*, prompt: str, session: str | None, key: str | None, options: RunOptions) -> int:
+def run(*, prompt: str, session: str | None, key: str | None, files: tuple[str, ...], options: RunOptions) -> int:
     """Run an agent on PROMPT (- reads it from stdin) and print its answer.
 
     The agent is that of the session's last run, else ./agent.toml, else, with --model, one without tools. With --key and no
@@ -33,7 +34,7 @@ def run(*, prompt: str, session: str | None, key: str | None, options: RunOption
     """
     if key is not None and session is None:
         session = session_of_key(key)
-    return deliver(prompt, session, key, options)
+    return deliver(prompt, session, key, options, files=files)
 
 
 @verb(
@@ -49,8 +50,9 @@ def run(*, prompt: str, session: str | None, key: str | None, options: RunOption
     type=click.Choice(list(DELIVERIES)),
     help="While a run is open: start one behind it, tell that run when it would stop, or cancel it and start instead.",
 )
+@file_option
 @run_options
-def send(*, prompt: str, session: str, key: str | None, delivery: str | None, options: RunOptions) -> int:
+def send(*, prompt: str, session: str, key: str | None, delivery: str | None, files: tuple[str, ...], options: RunOptions) -> int:
     """Send PROMPT (- reads it from stdin) to a session that exists, and print the answer.
 
     The agent is that of the session's last run, unless --agent names another. A run that a crash left open is carried to its
@@ -59,7 +61,7 @@ def send(*, prompt: str, session: str, key: str | None, delivery: str | None, op
     """
     view_of(ground_of(options.state).store, session)
     chosen = None if delivery is None else DELIVERIES[delivery]
-    return deliver(prompt, session, key, options, chosen)
+    return deliver(prompt, session, key, options, chosen, files=files)
 
 
 @verb(

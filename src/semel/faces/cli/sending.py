@@ -18,6 +18,7 @@ from semel.faces.cli.endings import finish
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import talk
 from semel.faces.cli.owner import Turns, ask, goes_on, watch_run
+from semel.faces.files import Attached, Files, attached
 from semel.faces.report import report_of
 from semel.faces.run import RunHandle
 from semel.faces.views import known_run, last_agent, view_of
@@ -33,6 +34,7 @@ class Message(Frozen, frozen=True, kw_only=True):
     key: str
     session: str | None = None
     delivery: Delivery | None = None
+    beside: Attached = Attached()
 
 
 def text_of(prompt: str) -> str:
@@ -43,14 +45,26 @@ def text_of(prompt: str) -> str:
     return text
 
 
-def deliver(prompt: str, session: str | None, key: str | None, options: RunOptions, delivery: Delivery | None = None) -> int:
-    """Send a message, wait for the run that takes it up, and print what that comes to."""
-    text, ground = text_of(prompt), ground_of(options.state)
-    message = Message(text=text, key=ground.ids.fresh() if key is None else key, session=session, delivery=delivery)
+def deliver(
+    prompt: str,
+    session: str | None,
+    key: str | None,
+    options: RunOptions,
+    delivery: Delivery | None = None,
+    *,
+    files: Files = (),
+) -> int:
+    """Send a message, wait for the run that takes it up, and print what that comes to.
+
+    Files do not go through another process that holds the session: then the session is busy.
+    """
+    text, ground, beside = text_of(prompt), ground_of(options.state), attached(files)
+    own = ground.ids.fresh() if key is None else key
+    message = Message(text=text, key=own, session=session, delivery=delivery, beside=beside)
     again = key is not None
     turns = Turns(ground)
     while True:
-        answer = None if session is None else _ask(message, session, options, ground)
+        answer = None if session is None or beside.parts else _ask(message, session, options, ground)
         if session is not None and answer is not None:
             code = watch_run(ground, session, answer["run_id"], options)
             if code is not None:
@@ -59,7 +73,7 @@ def deliver(prompt: str, session: str | None, key: str | None, options: RunOptio
         try:
             return _deliver_here(message, options, ground, known=again)
         except SessionBusy as error:
-            if session is None or _waits_itself(ground, session):
+            if session is None or beside.parts or _waits_itself(ground, session):
                 raise
             turns.taken(error)
         again = True
@@ -106,7 +120,8 @@ def _deliver_here(message: Message, options: RunOptions, ground: Ground, *, know
     """Send from this process; `known` says that the key may have been used already."""
     session = message.session
     if known and session is not None and ground.store.exists(session):
-        run_id = known_run(ground.store, session, message.key, message.text, delivery=message.delivery)
+        parts = message.beside.parts
+        run_id = known_run(ground.store, session, message.key, message.text, delivery=message.delivery, parts=parts)
         report = None if run_id is None else report_of(ground.store, session, run_id)
         if report is not None and report.status.state == "running":
             return finish(carry(options, ground, [resumption(session)]), options)
@@ -133,7 +148,8 @@ def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
     async def begin(runtime: Runtime) -> RunHandle[Any]:
         if session is not None and runtime.check_open_run(session) and (options.verbose or sys.stderr.isatty()):
             talk("the run that a dead process left open is carried to its end first")
-        return await runtime.session(session, agent=agent).send(message.text, key=message.key, delivery=message.delivery)
+        box = runtime.session(session, agent=agent)
+        return await box.send(message.text, key=message.key, delivery=message.delivery, files=message.beside.files)
 
     done = carry(options, ground, [Errand(session=session, begin=begin)])
     (carried,) = done.carried

@@ -7,27 +7,25 @@ behind what is kept, so that it moves without a message being rendered again.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.anthropic_messages.options import MessagesOptions
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import LONG_TTL, Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
-from semel.adapters.models.media import PDF, parts_of
+from semel.adapters.models.media import PDF, Shown, parts_of
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Block,
     Bundle,
-    Document,
-    Image,
     Message,
     Opaque,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -63,9 +61,10 @@ class MessagesForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
+            shown = map(dump, _parts(message.parts, place.media))
+            return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message)], place)
+            return self._turns.add(USER, [_result(message, place.media)], place)
         return self._turns.add("assistant", self._answer(message), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -121,21 +120,22 @@ def _marks(options: MessagesOptions) -> tuple[bytes, bytes]:
     return mark, mark if asked is not None or usual == "conversation" else b""
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
         source = {"type": "base64", "media_type": item.media_type, "data": item.data}
-        titled = {"title": item.name} if isinstance(item, Document) and item.name.strip() else {}
-        return {"type": "image" if isinstance(item, Image) else "document", "source": source, **titled}
+        titled = {"title": item.name} if not item.is_image and item.name and item.name.strip() else {}
+        return {"type": "image" if item.is_image else "document", "source": source, **titled}
 
-    return parts_of(media, documents=frozenset({PDF}), text=lambda text: {"type": "text", "text": text}, part=part)
+    return parts_of(parts, media, documents=frozenset({PDF}), text=lambda text: {"type": "text", "text": text}, shown=shown)
 
 
-def _result(message: ToolMessage) -> bytes:
-    text = visible(message.text, NO_OUTPUT)
+def _result(message: ToolMessage, media: Mapping[str, bytes]) -> bytes:
+    text = result_text(message)
+    said = [{"type": "text", "text": text}] if text else []
     result: dict[str, JSON] = {
         "type": "tool_result",
         "tool_use_id": wire_id(message.tool_call_id, _ID),
-        "content": [{"type": "text", "text": text}, *_media(message.shown)] if message.shown else text,
+        "content": [*said, *_parts(message.parts, media)] if message.parts else text,
     }
     if message.is_error:
         result["is_error"] = True

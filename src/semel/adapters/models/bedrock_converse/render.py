@@ -2,26 +2,25 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
 from semel.adapters.models.controls import LONG_TTL, NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.json_text import dump, member, to_bytes
-from semel.adapters.models.media import DOCUMENTS, parts_of
+from semel.adapters.models.media import DOCUMENTS, Shown, parts_of
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Block,
     Bundle,
-    Image,
     Message,
     Opaque,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -57,9 +56,10 @@ class ConverseForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
+            shown = map(dump, _parts(message.parts, place.media))
+            return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message)], place)
+            return self._turns.add(USER, [_result(message, place.media)], place)
         return self._turns.add("assistant", self._answer(message, place), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -128,25 +128,26 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
     return point, point if asked is not None or usual == "conversation" else b""
 
 
-def _result(message: ToolMessage) -> bytes:
+def _result(message: ToolMessage, media: Mapping[str, bytes]) -> bytes:
+    text = result_text(message)
     result: dict[str, JSON] = {
         "toolUseId": wire_id(message.tool_call_id, _ID),
-        "content": [{"text": visible(message.text, NO_OUTPUT)}, *_media(message.shown)],
+        "content": [*([{"text": text}] if text else []), *_parts(message.parts, media)],
     }
     if message.is_error:
         result["status"] = "error"
     return dump({"toolResult": result})
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
         source = {"bytes": item.data}
-        if isinstance(item, Image):
+        if item.is_image:
             return {"image": {"format": item.media_type.partition("/")[2], "source": source}}
-        name = wire_name(item.name, _DOCUMENT_NAME, longest=200)
+        name = wire_name(item.name or "", _DOCUMENT_NAME, longest=200)
         return {"document": {"format": DOCUMENTS[item.media_type], "name": name, "source": source}}
 
-    return parts_of(media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, part=part)
+    return parts_of(parts, media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, shown=shown)
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

@@ -6,24 +6,24 @@ the id that the server gave it, or with none if it gave none; its result is foun
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.gemini.options import GeminiOptions
 from semel.adapters.models.json_text import dump, member, text_of, to_bytes
-from semel.adapters.models.media import PDF, parts_of
+from semel.adapters.models.media import PDF, Shown, parts_of
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_name
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Bundle,
     Message,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -59,7 +59,8 @@ class GeminiForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The parts of one message."""
         if isinstance(message, UserMessage):
-            return self._turns.add(USER, [*map(dump, _media(message.shown)), _text(visible(message.text, EMPTY_MESSAGE))], place)
+            shown = map(dump, _parts(message.parts, place.media))
+            return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
             return self._turns.add(USER, [_result(message, place)], place)
         return self._turns.add("model", self._answer(message, place), place)
@@ -136,20 +137,22 @@ def _text(text: str) -> bytes:
 def _result(message: ToolMessage, place: Place) -> bytes:
     name = place.names.get(message.tool_call_id, "unnamed")
     given = place.wire_ids.get(message.tool_call_id)
-    response: dict[str, JSON] = {"error" if message.is_error else "output": visible(message.text, NO_OUTPUT)}
-    shown = [part for part in _media(message.shown) if "inlineData" in part]
-    unseen = [part["text"] for part in _media(message.shown) if "text" in part]
+    said = "\n".join(filter(str.strip, [result_text(message), *(part.text for part in message.parts if isinstance(part, Text))]))
+    response: dict[str, JSON] = {"error" if message.is_error else "output": said} if said else {}
+    sent = _parts([part for part in message.parts if not isinstance(part, Text)], place.media)
+    shown = [part for part in sent if "inlineData" in part]
+    unseen = [part["text"] for part in sent if "text" in part]
     if unseen:
         response["notShown"] = unseen  # parts of a response hold data only
     parts = {"parts": shown} if shown else {}
     return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response, **parts}})
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
         return {"inlineData": {"mimeType": item.media_type, "data": item.data}}
 
-    return parts_of(media, documents=_DOCUMENTS, text=lambda text: {"text": text}, part=part)
+    return parts_of(parts, media, documents=_DOCUMENTS, text=lambda text: {"text": text}, shown=shown)
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

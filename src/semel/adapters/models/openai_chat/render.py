@@ -10,25 +10,25 @@ Opaque blocks are echoed under the name they came with. The prompt holds only th
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import is_json_object, sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump
-from semel.adapters.models.media import PDF, data_url, parts_of
+from semel.adapters.models.media import PDF, Shown, data_url, parts_of
 from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT, REASONING_FORMATS, ChatOptions
 from semel.adapters.models.rendering import Place
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
+    NO_MEDIA,
     AssistantMessage,
     Block,
     Bundle,
-    Image,
     Message,
     Opaque,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
@@ -36,6 +36,7 @@ from semel.core.values import (
     UserMessage,
 )
 
+_SEEN_BELOW = "(shown below)"
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _ID = re.compile(r"[\x21-\x7e]{1,64}")  # OpenAI bounds ids at 64; the odd characters of some servers are their own
 
@@ -58,10 +59,10 @@ class ChatForm:
 
     def message(self, message: Message, place: Place) -> bytes:
         """One message, and the comma before it."""
-        value = message_json(message, self._options, renderer=self._bundle.renderer)
+        value = message_json(message, self._options, renderer=self._bundle.renderer, media=place.media)
         before = b""
         if isinstance(message, ToolMessage):
-            place.shown += _shown(message)
+            place.shown += _shown(message, place.media)
         else:
             before, place.shown = _showing(place), []
         comma = b"," if place.role else b""
@@ -92,13 +93,15 @@ class ChatForm:
         return b"]," + dump({name: value for name, value in members.items() if name not in refused})[1:]
 
 
-def message_json(message: Message, options: ChatOptions, *, renderer: int = 2) -> dict[str, JSON]:
+def message_json(
+    message: Message, options: ChatOptions, *, renderer: int = 2, media: Mapping[str, bytes] = NO_MEDIA
+) -> dict[str, JSON]:
     """One message as the wire has it, members in their fixed order."""
     if isinstance(message, UserMessage):
         text = message.text if renderer == 1 else visible(message.text, EMPTY_MESSAGE)
-        return {"role": "user", "content": [*_media(message.shown), _text(text)] if message.shown else text}
+        return {"role": "user", "content": [*_parts(message.parts, media), _text(text)] if message.parts else text}
     if isinstance(message, ToolMessage):
-        text = message.text if renderer == 1 else visible(message.text, NO_OUTPUT)
+        text = message.text if renderer == 1 else result_text(message, _SEEN_BELOW)
         text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
         return {"role": "tool", "tool_call_id": _id(message.tool_call_id, renderer), "content": text}
     return _assistant_json(message, options, renderer)
@@ -108,19 +111,19 @@ def _text(text: str) -> dict[str, JSON]:
     return {"type": "text", "text": text}
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
-        if isinstance(item, Image):
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
+        if item.is_image:
             return {"type": "image_url", "image_url": {"url": data_url(item)}}
         return {"type": "file", "file": {"filename": item.name or "document.pdf", "file_data": data_url(item)}}
 
-    return parts_of(media, documents=frozenset({PDF}), text=_text, part=part)
+    return parts_of(parts, media, documents=frozenset({PDF}), text=_text, shown=shown)
 
 
-def _shown(message: ToolMessage) -> list[JSON]:
+def _shown(message: ToolMessage, media: Mapping[str, bytes]) -> list[JSON]:
     """What a tool showed. A message of a tool holds text only, so it waits until all results have been said (wire 2)."""
-    said = [_text(f"Shown by the tool call {message.tool_call_id}:")] if message.shown else []
-    return [*said, *_media(message.shown)]
+    said = [_text(f"Shown by the tool call {message.tool_call_id}:")] if message.parts else []
+    return [*said, *_parts(message.parts, media)]
 
 
 def _showing(place: Place) -> bytes:

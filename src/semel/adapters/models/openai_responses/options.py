@@ -17,6 +17,7 @@ class Dialect(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     store: bool | None = False  # whether the vendor may keep the exchange; None leaves the field out, and the server decides
     encrypted_reasoning: bool = True  # ask for it, and send it back
     text_state: bool = True  # keep what says which message is a comment and which the answer, and send it back (M1 to M3)
+    cache_key: bool = False  # name the conversation to the server's cache, so that its requests meet there (M22)
     strict_tools: bool = False  # always sent, since servers take its absence for true
     auth: Literal["bearer", "api-key"] = "bearer"
 

@@ -6,31 +6,31 @@ what semel keeps of them. Reasoning goes only in front of the item that it led t
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
-from semel.adapters.models.media import PDF, data_url, parts_of
+from semel.adapters.models.media import PDF, Shown, data_url, parts_of
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.openai_responses.options import ResponsesOptions
 from semel.adapters.models.rendering import Place
-from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, visible, wire_id, wire_name
+from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Block,
     Bundle,
-    Image,
     Message,
     Opaque,
+    Part,
     Prompt,
-    Shown,
     Text,
     ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
+    derived_id,
 )
 
 ITEM = "responses.item"  # a whole item: reasoning, a compaction, a call that the server itself made
@@ -58,22 +58,25 @@ class ResponsesForm:
         """The items of one message, and the comma before them."""
         comma = b"," if place.role else b""
         place.role = "any"
-        return comma + b",".join(self._items(message))
+        return comma + b",".join(self._items(message, place.media))
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the items."""
         del place
         if self._tools[0] != prompt.tools or not self._tools[1]:
             self._tools = (prompt.tools, b"]," + dump(self._members(prompt.tools))[1:])
-        return self._tools[1]
+        if not self._options.dialect.cache_key or "prompt_cache_key" in self._options.body:
+            return self._tools[1]
+        return self._tools[1][:-1] + b',"prompt_cache_key":' + dump(conversation_key(prompt)) + b"}"
 
-    def _items(self, message: Message) -> list[bytes]:
+    def _items(self, message: Message, media: Mapping[str, bytes]) -> list[bytes]:
         if isinstance(message, UserMessage):
-            return [dump({"role": "user", "content": [*_media(message.shown), _text(visible(message.text, EMPTY_MESSAGE))]})]
+            said = _text(visible(message.text, EMPTY_MESSAGE))
+            return [dump({"role": "user", "content": [*_parts(message.parts, media), said]})]
         if isinstance(message, ToolMessage):
-            text = visible(message.text, NO_OUTPUT)
+            text = result_text(message)
             text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
-            output = [_text(text), *_media(message.shown)] if message.shown else text
+            output = [*([_text(text)] if text else []), *_parts(message.parts, media)] if message.parts else text
             return [dump({"type": "function_call_output", "call_id": _call_id(message.tool_call_id), "output": output})]
         return self._answer(message)
 
@@ -119,17 +122,23 @@ class ResponsesForm:
         return members
 
 
+def conversation_key(prompt: Prompt) -> str:
+    """The same for every request of a conversation, and made from how it starts: no id of a log enters a request (M22)."""
+    first = prompt.messages[0] if len(prompt.messages) else None
+    return f"semel-{derived_id('conversation', prompt.instructions, first.text if first is not None else '')}"
+
+
 def _text(text: str) -> dict[str, JSON]:
     return {"type": "input_text", "text": text}
 
 
-def _media(media: Sequence[Shown]) -> list[JSON]:
-    def part(item: Shown) -> JSON:
-        if isinstance(item, Image):
+def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+    def shown(item: Shown) -> JSON:
+        if item.is_image:
             return {"type": "input_image", "image_url": data_url(item), "detail": "auto"}
         return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": data_url(item)}
 
-    return parts_of(media, documents=frozenset({PDF}), text=_text, part=part)
+    return parts_of(parts, media, documents=frozenset({PDF}), text=_text, shown=shown)
 
 
 def _said(block: Text, state: dict[str, JSON]) -> dict[str, JSON]:

@@ -1,0 +1,87 @@
+"""Files as content: what names one in a record, and what kind of file its bytes say that it is (M5, B18). Pure.
+
+The first bytes outrank what somebody claims: a server refuses a picture of another kind than it is told, and then every request
+of the session that shows it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from semel.core.values import Media, Part, Text, clean_text, printable
+
+MEDIA_BYTES_MOST = 20 * 1024 * 1024
+"""The largest file of a message or a result: as base64 it still fits into the requests of every family (wire 1)."""
+NAME_CHARS_MOST = 200
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+_SUFFIXES = {
+    "csv": "text/csv",
+    "md": "text/markdown",
+    "html": "text/html",
+    "htm": "text/html",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "mp4": "video/mp4",
+}
+_UNKNOWN = "application/octet-stream"
+
+
+def media_of(content: bytes, media_type: str | None = None, name: str | None = None) -> Media:
+    """What a record says of a file whose bytes are kept as a blob. Raises ValueError for an empty or a too large one."""
+    shown = repr(printable(name, limit=80)) if name else "the file"
+    if not content:
+        raise ValueError(f"{shown} is empty")
+    if len(content) > MEDIA_BYTES_MOST:
+        raise ValueError(f"{shown} has {len(content)} bytes; {MEDIA_BYTES_MOST} is the most that a request can carry")
+    return Media(
+        media_type=kind_of(content, media_type, name),
+        sha256=hashlib.sha256(content).hexdigest(),
+        size_bytes=len(content),
+        name=printable(name, limit=NAME_CHARS_MOST) if name else None,
+    )
+
+
+def kind_of(content: bytes, claimed: str | None = None, name: str | None = None) -> str:
+    """The media type: what the first bytes say, else what was claimed, else what the name ends with, else text or bytes."""
+    for start, kind in _MAGIC:
+        if content.startswith(start):
+            return kind
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    if claimed:
+        return printable(claimed, limit=100).lower()
+    suffix = (name or "").rpartition(".")[2].lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    return "text/plain" if _is_text(content) else _UNKNOWN
+
+
+def in_words(text: str, parts: Sequence[Part]) -> str:
+    """A message or a result as a person reads it where nothing can be shown: files are named in brackets."""
+    lines = (part.text if isinstance(part, Text) else _named(part) for part in parts)
+    return "\n".join(line for line in (text, *lines) if line.strip()) if parts else text
+
+
+def _named(media: Media) -> str:
+    name = f"{clean_text(media.name)}, " if media.name else ""
+    return f"[{name}{media.media_type}, {media.size_bytes} bytes]"
+
+
+def _is_text(content: bytes) -> bool:
+    if b"\0" in content:
+        return False
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

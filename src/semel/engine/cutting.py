@@ -1,0 +1,26 @@
+"""Why and how the calls of a run are cut short from outside: its time is up, it was cancelled, its process is stopping."""
+
+import asyncio
+import enum
+
+
+class Cut(enum.Enum):
+    """Why the calls of a run are cut short from outside."""
+
+    LEAVING = "the process is stopping"
+    TIME_UP = "the run's time is up"
+    CANCELLED = "the run was cancelled"
+
+
+class CutSignal:
+    """Tells the calls under way that they are cut short. One future that all of them wait for, so that none costs a task."""
+
+    def __init__(self) -> None:
+        self.reason: Cut | None = None
+        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def set(self, reason: Cut) -> None:
+        """Cut what is under way. What comes last counts: a process that stops outranks a run that is to end."""
+        self.reason = reason
+        if not self.told.done():
+            self.told.set_result(None)
