@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from semel.core.features import needed
 from semel.core.fold import fold
-from semel.core.prompt import prompt_of
 from semel.core.records import (
     CompactionNotice,
     ModelStepFinished,
@@ -29,6 +28,7 @@ from semel.core.state import Session
 from semel.core.values import Usage, add_usage
 from tests.core.edits import numbered, records_of, up_to
 from tests.core.machine import LINEAGE
+from tests.core.said import shown
 from tests.core.scripts import SCRIPTS
 
 
@@ -156,12 +156,11 @@ def test_nothing_acts_on_what_is_for_people_alone(name: str, what: str) -> None:
     thin = [STRIPPED[what](record) for record in records]
     for end in range(len(records) + 1):
         full, bare = (fold(numbered(part[:end]), Session(session="s", lineage=LINEAGE)) for part in (records, thin))
-        assert said(bare) == said(full)
+        assert asked(bare, thin[:end]) == asked(full, records[:end])
         assert [type(record) for record in recover(bare).records] == [type(record) for record in recover(full).records]
         assert recover(bare).effects == recover(full).effects
 
 
-def said(state: Session) -> bytes:
+def asked(state: Session, records: list[Record]) -> bytes:
     """What the model is asked, or what it will have been told."""
-    shown = prompt_of(state, state.run).messages if state.run is not None else state.messages
-    return msgspec.json.encode(list(shown))
+    return msgspec.json.encode(shown(state, numbered(records)))

@@ -196,7 +196,7 @@ def test_any_history_can_be_told_and_the_next_request_of_it_is_there_or_depends_
     open_calls = [call for step in (story.runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
     if state.run is not None:
         with suppress(OutcomePending):
-            ahead, asks = _gone_on(state)
+            ahead, asks = _gone_on(state, {})
             assert asks == (ahead.run is not None)
             return
         assert open_calls

@@ -67,4 +67,4 @@ async def test_b37_a_call_that_is_over_its_time_is_ended_as_a_whole(tmp_path: Pa
         assert isinstance(await run.result(), Interrupted)
         assert alive(key) == {}
         await asyncio.sleep(0)
-        assert runtime.resources().none, runtime.resources()
+        assert (runtime.resources().tasks, runtime.resources().processes) == (0, ())

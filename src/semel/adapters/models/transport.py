@@ -6,6 +6,7 @@ first request, since it costs more than the rest of semel.
 """
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,7 @@ class Transport:
         import httpx2
 
         self._entry = ROSTER.enter("connection", self._where)
+        weakref.finalize(self, ROSTER.strike_off, self._entry)  # one that nobody closed ends with its owner
         return httpx2.AsyncClient(
             transport=self._connector,
             verify=self._endpoint.base_url.startswith("https:"),
