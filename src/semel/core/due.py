@@ -32,8 +32,11 @@ def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Pol
 
 
 def is_idle(state: Session) -> bool:
-    """Whether the open run has nothing to do until somebody acts: it is paused, and what it waits for is not there."""
+    """Whether the open run has nothing to do until somebody acts: its calls wait for answers or results that are not there.
+
+    One that waits for credentials or a restart goes on with whoever resumes it.
+    """
     run = state.run
-    if run is None or run.aborting or pause_of(state) is None:
+    if run is None or run.aborting or pause_of(state) not in (WaitKind.APPROVAL, WaitKind.TOOL_HELD):
         return False
     return all(wait.call_key is None or wait.call_key not in state.late for wait in waits_of(state))

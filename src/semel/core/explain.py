@@ -6,6 +6,7 @@ Each sentence may have the command that goes on from there, as words. What it sa
 from collections.abc import Iterator
 
 from semel.core.calls import Batch, CallState
+from semel.core.due import is_idle
 from semel.core.effects import Decision, Dispatch, Reconcile
 from semel.core.recover import CLASSES, Action, recover
 from semel.core.standing import CallClass, classify
@@ -47,8 +48,10 @@ def _sentences(state: Session, *, carried: bool) -> Iterator[Sentence]:
 
 
 def _open_run(state: Session, run: Run, *, carried: bool) -> Iterator[Sentence]:
-    who = "A process carries it." if carried else "Nobody carries it: the process that did has ended."
-    resume = None if carried else ("resume", state.session)
+    waits = is_idle(state) and not carried
+    nobody = "It waits, and nobody has to carry it meanwhile." if waits else "Nobody carries it: the process that did has ended."
+    who = "A process carries it." if carried else nobody
+    resume = None if carried or waits else ("resume", state.session)
     yield Sentence(text=f"Run {_key(run.run_id)} of agent {_name(run.agent.name)} is open. {who}", command=resume)
     if run.aborting:
         when = "now" if run.aborting_now else "when its step and the calls of it are done"
