@@ -2,14 +2,20 @@
 
 import base64
 import json
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel import Agent, Completed, File, PreUser, Runtime, tool
+from semel.adapters.memory.blobs import MemoryBlobs
 from semel.adapters.memory.store import MemoryStore
 from semel.core.media import MEDIA_BYTES_MOST, kind_of
+from semel.core.outcomes import Completed as Outcome
+from semel.core.values import Media, Text
+from semel.engine.media import Gave, kept, outcome_of
 from semel.errors import BadSettings, BlobDamaged, KeyReuse
 from semel.faces.preview import preview_of
 from semel.testing.ground import memory_ground
@@ -178,15 +184,87 @@ async def test_what_cannot_be_kept_of_a_result_is_told_and_the_run_goes_on() -> 
     assert said[2] == '{"ok":true}'
 
 
+def blobs() -> MemoryBlobs:
+    return MemoryBlobs({}, lambda: None)
+
+
+async def test_our_own_notices_do_not_use_up_what_the_texts_of_a_result_may_have() -> None:
+    parts = (File(b""), math.nan, File("text"), "x" * 10, "y" * 1000)  # type: ignore[arg-type]  # as a careless tool would
+    outcome = await kept(Gave(parts=parts), blobs(), 90)
+    texts = [part.text for part in outcome.parts if isinstance(part, Text)]
+    assert [len(text.encode()) for text in texts[3:]] == [10, 80]
+    assert "is empty" in texts[0]
+    assert "NaN" in texts[1]
+    assert "is not bytes but str" in texts[2]
+
+
+async def test_the_files_of_a_result_have_a_limit_together_and_what_does_not_fit_is_told() -> None:
+    half = File(PNG.ljust(MEDIA_BYTES_MOST // 2, b"x"))
+    outcome = await kept(Gave(parts=(half, half, File(PNG), "after")), blobs(), 1000)
+    first, second, third, last = outcome.parts
+    assert (first, last) == (second, Text(text="after"))
+    assert isinstance(first, Media)
+    assert third == Text(
+        text="[A file was not kept: the files of one result have 20971520 bytes at most, and 0 are left for this one]"
+    )
+
+
+@dataclass
+class Page:
+    """Something of a user's own that holds a file."""
+
+    shown: File
+
+
+INNER = [{"file": File(PNG)}, [["a", File(PNG)]], {"a": [{"b": (File(PNG),)}]}, Page(File(PNG)), [Page(File(PNG))]]
+
+
+@pytest.mark.parametrize("value", INNER, ids=lambda value: type(value).__name__)
+async def test_a_file_inside_another_value_fails_the_call_by_name_and_never_reaches_the_model_as_text(value: Any) -> None:
+    @tool(effect="read")
+    def look() -> Any:
+        return value
+
+    async with ModelServer(TWO_STEPS) as server:
+        assert isinstance(await result_of(memory_ground(), agent_at(server, tools=[look])), Completed)
+        body = server.requests[1].body.decode()
+    told = "the tool ran, but its result cannot be shown: a File is returned alone or directly in a list"
+    assert told in body
+    assert in_base64(PNG) not in body
+    whole = outcome_of(value)
+    assert isinstance(whole, Outcome)
+    assert (whole.is_error, whole.text) == (True, told)
+    beside = await kept(Gave(parts=(File(PNG), value)), blobs(), 1000)
+    assert beside.parts[1] == Text(text=told)
+
+
+def test_a_result_that_holds_itself_or_no_file_is_judged_as_before() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    failed, fine = outcome_of(endless), outcome_of({"a": [1, {"b": "c"}]})
+    assert isinstance(failed, Outcome)
+    assert failed.is_error
+    assert "RecursionError" in failed.text
+    assert fine == Outcome(text='{"a":[1,{"b":"c"}]}')
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [
         ([File(b"")], "is empty"),
         (["/nowhere/dot.png"], "/nowhere/dot.png cannot be read"),
         ([File(PNG)] * 21, "20 files at most"),
+        ([File(PNG.ljust(MEDIA_BYTES_MOST // 2, b"x"))] * 2 + [File(PNG)], "20971520 bytes together at most"),
+        ("a.pdf", "files is a list of files, not one str"),
+        (Path("a.pdf"), "files is a list of files, not one PosixPath"),
+        (File(PNG), "files is a list of files, not one File"),
+        ([File("text")], "the content of the file is not bytes but str"),  # type: ignore[arg-type]  # as a careless caller would
+        ([File(PNG, name=Path("a.png"))], "are texts, not PosixPath"),  # type: ignore[arg-type]  # as above
+        (["a\0.pdf"], "cannot be read: embedded null byte"),
+        ([7], "the file 7 cannot be read"),
     ],
 )
-async def test_a_file_that_cannot_be_sent_is_refused_and_nothing_is_written(files: list[Any], told: str) -> None:
+async def test_a_file_that_cannot_be_sent_is_refused_and_nothing_is_written(files: Any, told: str) -> None:
     ground = memory_ground()
     async with ModelServer({"answers": [{"text": "hi"}]}) as server:
         agent = agent_at(server)
@@ -208,6 +286,12 @@ async def test_a_file_that_cannot_be_sent_is_refused_and_nothing_is_written(file
         (b"plain words", None, None, "text/plain"),
         (b"\x00\x01", None, "a", "application/octet-stream"),
         (b"\x00\x01", "Image/TIFF", None, "image/tiff"),
+        (b"\x00\x01", "image/png", None, "application/octet-stream"),
+        (b"a,b\n", "image/webp", "a.csv", "text/csv"),
+        (b"no page", "application/pdf", "a.pdf", "text/plain"),
+        (b"no picture", " Image/JPG ", "a.jpg", "text/plain"),
+        (b"\xff\xd8\xff\xe0", "image/jpg", None, "image/jpeg"),
+        (b"a,b\n", "  ", "a.csv", "text/csv"),
     ],
 )
 def test_b18_the_bytes_outrank_what_is_claimed(content: bytes, claimed: str | None, name: str | None, kind: str) -> None:

@@ -59,6 +59,7 @@ WRONG_KEY, WRONG_MODEL, NO_QUOTA = (
     "Check the name of the model and its URL",
     "Add credit at the provider",
 )
+LOOK = "such as a file that this model does not take. If it comes again in this session, start a new one with `semel run`"
 NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
 BAD_KEY = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
 SPENT = {"type": "rate_limit_error", "message": "limit", "details": {"error_code": "enforced_spend_limit_reached"}}
@@ -79,6 +80,8 @@ REFUSALS = {
         amazon(400, "ValidationException", "The provided model identifier is invalid."),
         WRONG_MODEL,
     ),
+    "a bad request, bedrock_converse": (amazon(400, "ValidationException", "The picture is odd."), LOOK),
+    "a bad request, openai_chat": (refusal(400, {"error": {"message": "odd", "type": "invalid_request_error"}}), LOOK),
     "quota gone, anthropic_messages": (refusal(429, {"type": "error", "error": SPENT}), NO_QUOTA),
     "quota gone, openai_chat": (refusal(402, {"error": {"message": "Insufficient credits", "code": 402}}), NO_QUOTA),
     "quota gone, openai_responses": (refusal(429, {"error": {"message": "gone", "code": "insufficient_quota"}}), NO_QUOTA),

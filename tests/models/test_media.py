@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Sequence
 
@@ -131,6 +132,48 @@ def test_messages_without_media_keep_their_stored_bytes():
     """W40: a record without the new member is what it was."""
     assert msgspec.json.encode(UserMessage(text="hi")) == b'{"type":"user","text":"hi"}'
     assert msgspec.json.encode(ToolMessage(tool_call_id="c", text="x")) == b'{"type":"tool","tool_call_id":"c","text":"x"}'
+
+
+def document_names(body: bytes) -> list[str]:
+    """The names of the documents of a request of bedrock_converse, in order."""
+    blocks = [block for message in json.loads(body)["messages"] for block in message["content"]]
+    inner = [part for block in blocks for part in (block, *block.get("toolResult", {}).get("content", []))]
+    return [part["document"]["name"] for part in inner if "document" in part]
+
+
+def test_no_two_documents_of_a_request_have_one_name_and_a_name_stays_when_the_conversation_grows():
+    """Bedrock refuses the request otherwise, and then every later one of the session."""
+    odd, long = "a_b  c\u00e9/d(1)[2].pdf", "n" * 300 + ".pdf"
+    first = tuple(
+        media("application/pdf", b"%PDF-1", name) for name in ("bill.pdf", "bill.pdf 2", "bill.pdf", odd, "bill.pdf", None)
+    )
+    later = tuple(media("application/pdf", b"%PDF-2", name) for name in ("bill.pdf", None, long, long, "_"))
+    talk: tuple[Message, ...] = (
+        UserMessage(text="look", parts=first),
+        called(("c1", "noop", "{}")),
+        ToolMessage(tool_call_id="c1", text="", parts=later),
+    )
+    bundle = bundle_of("bedrock_converse")
+    names = document_names(rendered(bundle, asked(talk)))
+    assert names[:3] == ["bill-pdf", "bill-pdf 2", "bill-pdf 3"]
+    assert names[3:8] == ["a-b c--d(1)[2]-pdf", "bill-pdf 4", "unnamed", "bill-pdf 5", "unnamed 2"]
+    assert len(set(names)) == len(names) == 11
+    assert all(re.fullmatch(r"[A-Za-z0-9()\[\]-]+( [A-Za-z0-9()\[\]-]+)*", name) and len(name) <= 200 for name in names)
+    assert document_names(rendered(bundle, asked(talk[:1]))) == names[:6]
+
+
+@every_family
+def test_a_picture_that_a_family_takes_for_too_large_is_told_in_words_instead_of_spoiling_the_session(family):
+    """5 MiB as base64 is the most that Anthropic takes; one byte more of the file is not sent."""
+    start = b"\x89PNG\r\n\x1a\n"
+    fits, large = (media("image/png", start.ljust(size, b"x"), "big.png") for size in (3_932_160, 3_932_161))
+    assert len(base64_of(fits)) == 5 * 1024 * 1024
+    body = rendered(bundle_of(family), asked((UserMessage(text="look", parts=(fits, large)),))).decode()
+    limited = family == "anthropic_messages"
+    assert base64_of(fits) in body
+    assert (base64_of(large) not in body) is limited
+    told = "[image 'big.png' of type image/png is not shown: it has 3932161 bytes, and this model's API takes pictures of at most"
+    assert (told in body) is limited
 
 
 if __name__ == "__main__":  # writes the goldens

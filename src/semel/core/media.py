@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from semel.core.values import Media, Part, Text, clean_text, printable
 
 MEDIA_BYTES_MOST = 20 * 1024 * 1024
-"""The largest file of a message or a result: as base64 it still fits into the requests of every family (wire 1)."""
+"""The largest file. As base64 it has 28 MB, and the smallest limit known of a whole request is 32 MB (Anthropic's, wire 1).
+
+A family that takes less of one file says so in its own module, and its models read a text in the place of a larger one.
+"""
+TOGETHER_BYTES_MOST = MEDIA_BYTES_MOST
+"""What the files of one message, or of one result, may have together, for the same reason. A whole conversation may have more."""
 NAME_CHARS_MOST = 200
 
 _MAGIC = (
@@ -20,6 +25,9 @@ _MAGIC = (
     (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
+_WEBP = "image/webp"
+_TOLD_BY_BYTES = frozenset({_WEBP, *(kind for _, kind in _MAGIC)})
+_OTHER_NAMES = {"image/jpg": "image/jpeg"}
 _SUFFIXES = {
     "csv": "text/csv",
     "md": "text/markdown",
@@ -37,12 +45,20 @@ _UNKNOWN = "application/octet-stream"
 
 
 def media_of(content: bytes, media_type: str | None = None, name: str | None = None) -> Media:
-    """What a record says of a file whose bytes are kept as a blob. Raises ValueError for an empty or a too large one."""
+    """What a record says of a file whose bytes are kept as a blob.
+
+    Raises ValueError for an empty or a too large one, and TypeError where the content is no bytes, or a word about it no text.
+    """
+    for word in (name, media_type):
+        if not isinstance(word, str | None):
+            raise TypeError(f"the name and the media type of a file are texts, not {type(word).__name__}")
     shown = repr(printable(name, limit=80)) if name else "the file"
+    if not isinstance(content, bytes):
+        raise TypeError(f"the content of {shown} is not bytes but {type(content).__name__}")
     if not content:
         raise ValueError(f"{shown} is empty")
     if len(content) > MEDIA_BYTES_MOST:
-        raise ValueError(f"{shown} has {len(content)} bytes; {MEDIA_BYTES_MOST} is the most that a request can carry")
+        raise ValueError(f"{shown} has {len(content)} bytes; {MEDIA_BYTES_MOST} is the most of one file")
     return Media(
         media_type=kind_of(content, media_type, name),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -52,14 +68,19 @@ def media_of(content: bytes, media_type: str | None = None, name: str | None = N
 
 
 def kind_of(content: bytes, claimed: str | None = None, name: str | None = None) -> str:
-    """The media type: what the first bytes say, else what was claimed, else what the name ends with, else text or bytes."""
+    """The media type: what the first bytes say, else what was claimed, else what the name ends with, else text or bytes.
+
+    A claim is not believed where it names a kind whose first bytes are known and are not there.
+    """
     for start, kind in _MAGIC:
         if content.startswith(start):
             return kind
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return "image/webp"
-    if claimed:
-        return printable(claimed, limit=100).lower()
+        return _WEBP
+    kind = printable(claimed or "", limit=100).lower()
+    kind = _OTHER_NAMES.get(kind, kind)
+    if kind and kind not in _TOLD_BY_BYTES:
+        return kind
     suffix = (name or "").rpartition(".")[2].lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from semel.core.limits import cut_output
-from semel.core.media import media_of
+from semel.core.media import TOGETHER_BYTES_MOST, media_of
 from semel.core.outcomes import Completed, completed, describe, result_text
-from semel.core.values import JSON, Part, Text
+from semel.core.values import JSON, Media, Part, Text
 from semel.errors import LeaseLost, StoreError, ToolFailed
 from semel.ports.blobs import Blobs
-from semel.ports.tool import File
+from semel.ports.tool import File, refuse_inner_files
 
 FILES_MOST = 100
 """How many parts one result may have."""
@@ -47,34 +47,50 @@ def outcome_of(value: JSON, *, terminate: bool = False) -> Completed | Gave:
         return Gave(parts=(value,), terminate=terminate)
     if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):
         return Gave(parts=tuple(value), terminate=terminate)
+    try:
+        refuse_inner_files(value)
+    except ToolFailed as failure:
+        return Completed(text=str(failure), is_error=True)
     return completed(value, terminate=terminate)
 
 
 async def kept(gave: Gave, blobs: Blobs, limit_bytes: int) -> Completed:
     """The outcome with its files made durable. The call has happened: a file that cannot be kept is told in words.
 
-    Raises LeaseLost.
+    The texts of the tool have `limit_bytes` together, its files TOGETHER_BYTES_MOST. Raises LeaseLost.
     """
     parts: list[Part] = []
+    files_left = TOGETHER_BYTES_MOST
     for item in gave.parts[:FILES_MOST]:
-        part = await _part(item, blobs)
-        if isinstance(part, Text):
-            part = Text(text=cut_output(part.text, max(0, limit_bytes)))
-            limit_bytes -= len(part.text.encode())
+        if isinstance(item, File):
+            part = await _file(item, blobs, files_left)
+            files_left -= part.size_bytes if isinstance(part, Media) else 0
+        else:
+            part, used = _text(item, max(0, limit_bytes))
+            limit_bytes -= used
         parts.append(part)
     if len(gave.parts) > FILES_MOST:
         parts.append(Text(text=f"[{len(gave.parts) - FILES_MOST} more parts were not kept]"))
     return Completed(text="", parts=tuple(parts), terminate=gave.terminate)
 
 
-async def _part(item: JSON, blobs: Blobs) -> Part:
-    if not isinstance(item, File):
-        try:
-            return Text(text=result_text(item))
-        except ToolFailed as failure:
-            return Text(text=str(failure))
+def _text(item: JSON, limit_bytes: int) -> tuple[Text, int]:
+    """What a text of the tool says, and what it uses of the limit: words of our own are short, and use nothing."""
+    try:
+        refuse_inner_files(item)
+        text = cut_output(result_text(item), limit_bytes)
+    except ToolFailed as failure:
+        return Text(text=str(failure)), 0
+    return Text(text=text), len(text.encode())
+
+
+async def _file(item: File, blobs: Blobs, most: int) -> Part:
+    """A file that is kept, or a text that says why it is not. `most` is how many bytes it may have."""
     try:
         media = media_of(item.content, item.media_type, item.name)
+        if media.size_bytes > most:
+            room = f"{TOGETHER_BYTES_MOST} bytes at most, and {most} are left for this one"
+            return Text(text=f"[A file was not kept: the files of one result have {room}]")
         await asyncio.to_thread(blobs.put, item.content)
     except LeaseLost:
         raise

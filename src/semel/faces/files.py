@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from semel.core.media import MEDIA_BYTES_MOST, media_of
-from semel.core.values import Media
+from semel.core.media import MEDIA_BYTES_MOST, TOGETHER_BYTES_MOST, media_of
+from semel.core.values import Media, printable
 from semel.errors import BadSettings
 from semel.faces.reading import read_small
 from semel.ports.tool import File
@@ -30,18 +30,35 @@ class Attached:
 
 def attached(files: Files) -> Attached:
     """The files of a message, from memory or by their paths. Raises BadSettings, which names the file and what is wrong."""
+    if isinstance(files, str | bytes | os.PathLike | File):
+        raise BadSettings(f"files is a list of files, not one {type(files).__name__}: write files=[...]")
     if len(files) > FILES_MOST:
         raise BadSettings(f"a message takes {FILES_MOST} files at most, not {len(files)}")
-    found = [file if isinstance(file, File) else _read(Path(file)) for file in files]
+    found: list[File] = []
+    parts: list[Media] = []
+    for given in files:
+        file = given if isinstance(given, File) else _read(given)
+        found.append(file)
+        parts.append(_media_of(file))
+        if sum(part.size_bytes for part in parts) > TOGETHER_BYTES_MOST:
+            raise BadSettings(
+                f"the files of a message have {TOGETHER_BYTES_MOST} bytes together at most; send fewer, or smaller ones"
+            )
+    return Attached(parts=tuple(parts), files=tuple(found))
+
+
+def _media_of(file: File) -> Media:
     try:
-        parts = tuple(media_of(file.content, file.media_type, file.name) for file in found)
-    except ValueError as error:
+        return media_of(file.content, file.media_type, file.name)
+    except (ValueError, TypeError) as error:
         raise BadSettings(f"a file cannot be sent: {error}") from None
-    return Attached(parts=parts, files=tuple(found))
 
 
-def _read(path: Path) -> File:
+def _read(given: str | os.PathLike[str]) -> File:
     try:
+        path = Path(given)
         return File(read_small(path, MEDIA_BYTES_MOST), name=path.name)
     except OSError as error:
         raise BadSettings(f"the file {path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError) as error:  # such as a NUL in it, which no path has
+        raise BadSettings(f"the file {printable(repr(given), limit=200)} cannot be read: {error}") from None

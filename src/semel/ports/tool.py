@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from semel.core.values import JSON, Frozen, ToolSpec
+from semel.errors import ToolFailed
 
 DepsT = TypeVar("DepsT")
 UNIX_SECONDS_END = 2**53 / 1000
@@ -89,12 +90,34 @@ class File(Frozen, frozen=True, kw_only=False):
     """A picture or a document, in memory: returned by a tool, alone or in a list with texts, or sent with a message.
 
     The model sees it where its family takes such a file, and is told of it where not. Without a `media_type`, the content and
-    the `name` say what it is. At most 20 MiB.
+    the `name` say what it is. At most 20 MiB, also together with the other files of its message or its result.
     """
 
     content: bytes
     media_type: str | None = None
     name: str | None = None
+
+
+def refuse_inner_files(value: object) -> None:
+    """Raises ToolFailed where a File is inside another value, which a model would be told as base64."""
+    try:
+        found = _holds_file(value)
+    except RecursionError:
+        return  # what is nested that deep is refused where it becomes JSON
+    if found:
+        raise ToolFailed("the tool ran, but its result cannot be shown: a File is returned alone or directly in a list")
+
+
+def _holds_file(value: object) -> bool:
+    if isinstance(value, File):
+        return True
+    if isinstance(value, dict):
+        return any(map(_holds_file, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_holds_file, value))
+    kind = type(value)
+    names = getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ())
+    return any(_holds_file(getattr(value, name, None)) for name in names)
 
 
 class Deferred(Frozen, frozen=True):

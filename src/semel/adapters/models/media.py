@@ -7,6 +7,7 @@ knows that something was there (B18).
 import base64
 from collections.abc import Callable, Mapping, Sequence
 
+from semel.core.media import MEDIA_BYTES_MOST
 from semel.core.values import JSON, Media, Part, Text, printable
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -23,6 +24,7 @@ DOCUMENTS = {
     "text/markdown": "md",
 }
 _KINDS = frozenset({"image", "audio", "video"})
+_NO_FORM = "this model's API does not take it"
 
 
 class Shown(Media, frozen=True, kw_only=True):
@@ -36,12 +38,12 @@ class Shown(Media, frozen=True, kw_only=True):
         return self.media_type in IMAGES
 
 
-def missing(media: Media) -> str:
+def missing(media: Media, why: str = _NO_FORM) -> str:
     """The text in the place of what cannot be sent."""
     kind = media.media_type.partition("/")[0]
     name = f" {printable(media.name, limit=80)!r}" if media.name else ""
     what = f"{kind if kind in _KINDS else 'document'}{name} of type {printable(media.media_type, limit=80)}"
-    return f"[{what} is not shown: this model's API does not take it]"
+    return f"[{what} is not shown: {why}]"
 
 
 def parts_of(
@@ -51,12 +53,19 @@ def parts_of(
     documents: frozenset[str],
     text: Callable[[str], JSON],
     shown: Callable[[Shown], JSON],
+    image_bytes_most: int = MEDIA_BYTES_MOST,
 ) -> list[JSON]:
-    """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24)."""
+    """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24).
+
+    `image_bytes_most` is the largest picture that the family takes, in bytes of the file.
+    """
     found: list[JSON] = []
     for part in parts:
         if isinstance(part, Text):
             found += [text(part.text)] if part.text.strip() else []
+        elif part.media_type in IMAGES and part.size_bytes > image_bytes_most:
+            why = f"it has {part.size_bytes} bytes, and this model's API takes pictures of at most {image_bytes_most}"
+            found.append(text(missing(part, why)))
         elif part.media_type in IMAGES or part.media_type in documents:
             found.append(shown(_with_bytes(part, loaded)))
         else:

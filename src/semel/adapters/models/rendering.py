@@ -25,8 +25,9 @@ class Place:
     """Where a conversation stands: the role whose turn is open, and what later messages need to know of those before them.
 
     `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
-    one is echoed; `tools` the names of all tools that were ever called, in that order; `shown` what tools showed and a family can
-    only say behind all results. `media` holds bytes by their sha256 while messages that name them are rendered, and no longer.
+    one is echoed; `tools` the names of all tools that were ever called, in that order; `documents` counts the documents of each
+    name, where no two may have the same; `shown` what tools showed and a family can only say behind all results. `media` holds
+    bytes by their sha256 while messages that name them are rendered, and no longer.
     """
 
     role: str = ""
@@ -34,6 +35,7 @@ class Place:
     names: dict[str, str] = field(default_factory=dict)
     wire_ids: dict[str, str] = field(default_factory=dict)
     tools: dict[str, None] = field(default_factory=dict)
+    documents: dict[str, int] = field(default_factory=dict)
     shown: list[JSON] = field(default_factory=list)
 
 

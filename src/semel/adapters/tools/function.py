@@ -12,7 +12,20 @@ from semel.core.outcomes import describe, result_text
 from semel.core.rules import Predicate, Rule, ask_rule
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
-from semel.ports.tool import Call, Deferred, Done, File, Happened, Held, Never, ProcessMark, Reconciled, StillUnknown, ToolPort
+from semel.ports.tool import (
+    Call,
+    Deferred,
+    Done,
+    File,
+    Happened,
+    Held,
+    Never,
+    ProcessMark,
+    Reconciled,
+    StillUnknown,
+    ToolPort,
+    refuse_inner_files,
+)
 
 Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
 
@@ -157,14 +170,19 @@ async def _call(function: Callable[[], Any], name: str, *, on_loop: bool) -> Any
 
 def _shown(value: Any) -> JSON:
     """The text for the model, or a file, or a list of both as they are. Raises ToolFailed if there is none."""
-    if type(value) is str:
-        return result_text(value)
     if isinstance(value, File):
         return value
     if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):
-        return [_shown(item) for item in value]
+        return [item if isinstance(item, File) else _text(item) for item in value]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return result_text(value)
     if isinstance(value, bytes):
         return result_text(value.decode("utf-8", "replace"))
+    refuse_inner_files(value)
     try:
         found = to_json(value)
     except Exception as error:  # a value's own encoder is foreign code; the call itself did run

@@ -21,6 +21,10 @@ _REMEDIES = {
     "permission": "Ask the provider for access, or take another model. ",
     "context_exceeded": "The conversation is too long for this model: start a new session, or take another model. ",
     "request_too_large": "The conversation is too large for this provider: start a new session. ",
+    "invalid_request": (
+        "Look at what the message shows, such as a file that this model does not take. "
+        "If it comes again in this session, start a new one with `semel run`. "
+    ),
     "opaque_state_rejected": "Take another model, or start a new session. ",
 }
 WAITING = {

@@ -37,6 +37,8 @@ OPAQUE_PREFIX = "anthropic."
 THINKING = frozenset({"anthropic.thinking", "anthropic.redacted_thinking"})
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_IMAGE_BYTES_MOST = 5 * 1024 * 1024 * 3 // 4
+"""A picture has at most 5 MiB as base64; a larger one is refused, and with it every request of the session that shows it."""
 
 
 class MessagesForm:
@@ -126,7 +128,10 @@ def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
         titled = {"title": item.name} if not item.is_image and item.name and item.name.strip() else {}
         return {"type": "image" if item.is_image else "document", "source": source, **titled}
 
-    return parts_of(parts, media, documents=frozenset({PDF}), text=lambda text: {"type": "text", "text": text}, shown=shown)
+    def text(text: str) -> JSON:
+        return {"type": "text", "text": text}
+
+    return parts_of(parts, media, documents=frozenset({PDF}), text=text, shown=shown, image_bytes_most=_IMAGE_BYTES_MOST)
 
 
 def _result(message: ToolMessage, media: Mapping[str, bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
@@ -31,7 +31,8 @@ from semel.core.values import (
 REASONING = "bedrock.reasoning"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_DOCUMENT_NAME = re.compile(r"[A-Za-z0-9()\[\]-]{1,200}")
+_NO_DOCUMENT_NAME = re.compile(r"[^A-Za-z0-9()\[\] -]")
+_DOCUMENT_NAME_CHARS_MOST = 180
 _ANY_OBJECT = {"type": "object"}
 
 
@@ -56,10 +57,10 @@ class ConverseForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            shown = map(dump, _parts(message.parts, place.media))
+            shown = map(dump, _parts(message.parts, place))
             return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message, place.media)], place)
+            return self._turns.add(USER, [_result(message, place)], place)
         return self._turns.add("assistant", self._answer(message, place), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -128,26 +129,40 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
     return point, point if asked is not None or usual == "conversation" else b""
 
 
-def _result(message: ToolMessage, media: Mapping[str, bytes]) -> bytes:
+def _result(message: ToolMessage, place: Place) -> bytes:
     text = result_text(message)
     result: dict[str, JSON] = {
         "toolUseId": wire_id(message.tool_call_id, _ID),
-        "content": [*([{"text": text}] if text else []), *_parts(message.parts, media)],
+        "content": [*([{"text": text}] if text else []), *_parts(message.parts, place)],
     }
     if message.is_error:
         result["status"] = "error"
     return dump({"toolResult": result})
 
 
-def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
+def _parts(parts: Sequence[Part], place: Place) -> list[JSON]:
     def shown(item: Shown) -> JSON:
         source = {"bytes": item.data}
         if item.is_image:
             return {"image": {"format": item.media_type.partition("/")[2], "source": source}}
-        name = wire_name(item.name or "", _DOCUMENT_NAME, longest=200)
+        name = _document_name(item.name or "", place.documents)
         return {"document": {"format": DOCUMENTS[item.media_type], "name": name, "source": source}}
 
-    return parts_of(parts, media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, shown=shown)
+    return parts_of(parts, place.media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, shown=shown)
+
+
+def _document_name(name: str, counts: dict[str, int]) -> str:
+    """A name as the service takes it: of its characters, without two blanks in a row, and of no other document of the request.
+
+    It depends on the documents before it alone, so that a message keeps its bytes when the conversation grows (P4).
+    """
+    flat = " ".join(_NO_DOCUMENT_NAME.sub("-", name)[:_DOCUMENT_NAME_CHARS_MOST].split()) or "unnamed"
+    count = counts.get(flat, 0) + 1
+    while (unique := flat if count == 1 else f"{flat} {count}") in counts:
+        count += 1
+    counts[unique] = 1
+    counts[flat] = count
+    return unique
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:
