@@ -216,6 +216,10 @@ async def test_a_run_that_is_taken_up_again_right_behind_a_failure_of_its_proces
         await loop_turns()  # somebody stands at the door by then
         raise StoreError("the disk is gone")
 
+    async def slow(self: Performer, run: Run, effect: CallModel) -> object:
+        await loop_turns()
+        return await rendered(self, run, effect)
+
     monkeypatch.setattr(Performer, "ask", broken)
     async with Runtime(agents=[agent], ground=ground(), recover="manual") as runtime:
         await runtime.session("s", agent=agent).send("go")
@@ -223,7 +227,7 @@ async def test_a_run_that_is_taken_up_again_right_behind_a_failure_of_its_proces
         async def take_up(actor: SessionActor) -> str | None:
             while actor.running:
                 await asyncio.sleep(0)
-            monkeypatch.setattr(Performer, "ask", rendered)
+            monkeypatch.setattr(Performer, "ask", slow)
             return await runtime._keeper.carry_on(actor)
 
         again = await runtime._keeper.enter("s", take_up)
