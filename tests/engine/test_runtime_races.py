@@ -9,14 +9,17 @@ import pytest
 
 from semel import Agent, Completed, Runtime
 from semel.adapters.memory.store import Medium
+from semel.core.effects import CallModel
+from semel.core.state import Run
 from semel.core.values import Effect
 from semel.engine.feed import Subscription
+from semel.engine.perform import Performer
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
-from semel.errors import RunNotCompleted, RuntimeLeft, SessionBusy
+from semel.errors import RunNotCompleted, RuntimeLeft, SessionBusy, StoreError
 from semel.faces.api import SessionHandle
 from semel.faces.run import RunHandle
-from tests.engine.fakes import call, counting, ground, leave, script_file
+from tests.engine.fakes import call, counting, ground, leave, loop_turns, script_file
 from tests.engine.slow import HeldDisk, disk_ground
 from tests.engine.test_resume import Life, hanging
 
@@ -200,4 +203,33 @@ async def test_a_resume_of_a_run_that_is_carried_here_gives_its_handle(tmp_path:
         waiting.gate.set()
         assert again is not None
         assert again.run_id == run.run_id
+        assert isinstance(await again.result(), Completed)
+
+
+async def test_a_run_that_is_taken_up_again_right_behind_a_failure_of_its_process_tells_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = talker(tmp_path)
+    rendered = Performer.ask
+
+    async def broken(self: Performer, run: Run, effect: CallModel) -> object:
+        await loop_turns()  # somebody stands at the door by then
+        raise StoreError("the disk is gone")
+
+    async def slow(self: Performer, run: Run, effect: CallModel) -> object:
+        await loop_turns()
+        return await rendered(self, run, effect)
+
+    monkeypatch.setattr(Performer, "ask", broken)
+    async with Runtime(agents=[agent], ground=ground(), recover="manual") as runtime:
+        await runtime.session("s", agent=agent).send("go")
+
+        async def take_up(actor: SessionActor) -> str | None:
+            while actor.running:
+                await asyncio.sleep(0)
+            monkeypatch.setattr(Performer, "ask", slow)
+            return await runtime._keeper.carry_on(actor)
+
+        again = await runtime._keeper.enter("s", take_up)
+        assert again is not None
         assert isinstance(await again.result(), Completed)

@@ -9,7 +9,7 @@ from semel.core.policy import Policy
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
-from semel.engine.inbox import Asked, Inbox
+from semel.engine.inbox import Asked, AtRest, Inbox
 from semel.errors import SessionFull, StoreError
 from semel.ports.world import Clock
 
@@ -89,6 +89,9 @@ async def obey(asked: Asked, barrier: Barrier, flights: Flights, doubt: frozense
         if isinstance(error, StoreError) and not isinstance(error, SessionFull):
             raise  # the log takes nothing any more
         return Decision(doubt=doubt)
+    except BaseException:
+        asked.refuse(AtRest("the run was cut off"))
+        raise
     asked.answer()
     return Decision(effects=decision.effects, doubt=decision.doubt)
 

@@ -142,8 +142,8 @@ class Sessions:
             return False
 
     async def _mind(self, session: str, actor: SessionActor) -> None:
-        failure: BaseException | None = None
         while True:
+            failure: BaseException | None = None  # of this carrying; one behind it may go well
             try:
                 await actor.carried().to_rest()
             except Exception as error:  # noqa: BLE001  whoever waits for the run is told

@@ -25,7 +25,7 @@ class Bounds(Frozen, frozen=True, kw_only=True):
     request_bytes: int = REQUEST_BYTES_MOST
     idle_seconds: float = 30.0
     stall_seconds: float = 30.0
-    answer_seconds: float = 30.0
+    answer_seconds: float = 10.0
 
 
 class Refusal(Frozen, frozen=True, kw_only=True):
