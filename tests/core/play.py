@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from semel.core.hook_notes import HookNote
 from semel.core.limits import Limits
 from semel.core.outcomes import Outcome, Settlement
+from semel.core.transcript import holds_opaque
 from semel.core.values import AssistantMessage, Block, Effect, Stop, Text, ToolCall, ToolMessage, UserMessage
 from tests.core.cast import TOOLS, asks_for
-from tests.core.driver import Died, Driver
+from tests.core.driver import Died
 from tests.core.machine import bad, good, say, unknown
+from tests.core.thinker import Thinker
 
 BATCHES = (
     ("read",),
@@ -34,6 +36,16 @@ BATCHES = (
     ("read", "submit_output"),
 )
 DELIVERIES = ("steer", "follow_up", "queue", "steer", "follow_up", "queue", "steer", "interrupt")
+STARTS = (
+    ("anthropic_messages", "m", "be good"),
+    ("anthropic_messages", "m", "be quick"),
+    ("anthropic_messages", "m", "be brief"),
+    ("anthropic_messages", "other", "be good"),
+    ("scripted", "m", "be good"),
+    ("scripted", "m", "be quick"),
+)
+"""Who may be asked, and how; models of the first family bind their state to the instructions."""
+
 VERDICTS = ("happened", "did_not_happen", "abandoned")
 PICKS, ARGUMENTS = 240, 84
 
@@ -48,7 +60,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"output_schema": NUMBER},
     {"history": HISTORY},
 )
-"""What a session may be started with; the first number of a list picks one."""
+"""What a session may be started with; the first number of a list picks one, and who is asked first."""
 
 
 class Player:
@@ -57,7 +69,8 @@ class Player:
     def __init__(self, kind: int = 0) -> None:
         options = dict(KINDS[kind % len(KINDS)])
         history = options.pop("history", ())
-        self.driver = Driver(tools=TOOLS, policy=asks_for("put", "deploy"), **options)
+        self.driver = Thinker(tools=TOOLS, policy=asks_for("put", "deploy"), **options)
+        self.asks_as(kind // len(KINDS))
         if history:
             self.driver.supply(history)
         self.counts: Counter[str] = Counter()
@@ -76,6 +89,10 @@ class Player:
                 self.driver.die()
                 if argument % 3:
                     self.resume(0)
+
+    def asks_as(self, number: int) -> None:
+        """The next run asks this model, with these instructions."""
+        self.driver.family, self.driver.model, self.driver.instructions = STARTS[number % len(STARTS)]
 
     def key(self) -> str:
         self._made += 1
@@ -109,6 +126,11 @@ class Player:
     def send(self, _argument: int) -> None:
         key = self.key()
         self.driver.send(key, f"say {key}")
+
+    def send_otherwise(self, argument: int) -> None:
+        """To another model, or with other instructions, as all that follow until the next time."""
+        self.asks_as(argument)
+        self.send(argument)
 
     def message(self, argument: int) -> None:
         key = self.key()
@@ -167,6 +189,14 @@ class Player:
         blocks: list[Block] = say(f"text {argument}") if argument % 4 == 0 else [Text(text="so"), *_calls(names, argument)]
         stop = {22: Stop.MAX_TOKENS, 23: Stop.REFUSAL}.get(argument % 24, Stop.END_TURN)
         self.driver.answer(blocks, stop, _notes(len(names), argument) if argument % 4 else ())
+
+    def think(self, argument: int) -> None:
+        """The model answers with state that only it understands."""
+        blocks = say(f"thought {argument}") if argument % 2 else _calls(BATCHES[argument % len(BATCHES)], argument)
+        self.driver.answer([self.driver.thought, *blocks])
+
+    def refuse(self, _argument: int) -> None:
+        self.driver.fail(failure="opaque_state_rejected", retryable=False)
 
     def fail(self, argument: int) -> None:
         self.driver.fail(retryable=argument % 4 != 0, retry_after_ms=5000 if argument % 2 else None)
@@ -256,7 +286,10 @@ def _takes(p: Player) -> bool:
 
 MOVES = (
     Move(Player.send, 6, lambda p: not p.running),
+    Move(Player.send_otherwise, 6, lambda p: not p.running),
     Move(Player.answer, 24, lambda p: p.driver.asking is not None),
+    Move(Player.think, 16, lambda p: p.driver.asking is not None),
+    Move(Player.refuse, 8, lambda p: p.driver.asking is not None and holds_opaque(p.driver.state)),
     Move(Player.back_one, 16, _out),
     Move(Player.asked, 16, lambda p: p.driver.asked_about is not None),
     Move(Player.decide, 16, lambda p: bool(p.undecided)),

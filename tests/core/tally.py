@@ -13,6 +13,7 @@ from semel.core.records import (
     IndeterminateResolved,
     LateResult,
     ModelRetry,
+    OpaqueStateVoided,
     Queued,
     Record,
     ResumeStarted,
@@ -31,6 +32,7 @@ from semel.core.records import (
     ToolRerun,
     ToolResult,
 )
+from semel.core.state import CacheProof
 from tests.core.driver import Driver
 
 WORDS: dict[type, Callable[[Any], list[str]]] = {
@@ -41,6 +43,7 @@ WORDS: dict[type, Callable[[Any], list[str]]] = {
     IndeterminateResolved: lambda r: [f"verdict {r.verdict}"],
     LateResult: lambda r: [f"late result of a {'held' if r.handle is None else 'deferred'} call"],
     ModelRetry: lambda r: ["wait before a redelivery"],
+    OpaqueStateVoided: lambda r: [f"provider state voided, {r.reason}"],
     Queued: lambda r: [f"queued{', interrupting' if r.delivery == 'interrupt' else ''}"],
     ResumeStarted: lambda r: ["resume, calls in doubt" if r.indeterminate else "resume"],
     Retracted: lambda r: ["taken back"],
@@ -95,6 +98,12 @@ LEAST: dict[str, int] = {
     "late result of a deferred call": 250,
     "late result of a held call": 40,
     "pause tool_held": 350,
+    "prefix broken by instructions": 100,
+    "prefix broken by model": 300,
+    "prefix broken by provider_state": 70,
+    "prefix identical": 1000,
+    "provider state voided, prefix_changed": 30,
+    "provider state voided, rejected": 70,
     "queued": 300,
     "queued, interrupting": 150,
     "resume": 850,
@@ -128,6 +137,10 @@ def words_of(record: Record) -> list[str]:
     return [] if words is None else words(record)
 
 
+def words_of_proof(proof: CacheProof) -> str:
+    return f"prefix broken by {' and '.join(proof.broken)}" if proof.broken else "prefix identical"
+
+
 @dataclass
 class Tally:
     """Histories, records and moves; and in how many histories each thing was."""
@@ -146,6 +159,7 @@ class Tally:
         words |= {"call sent a second time"} if driver.redispatched else set()
         words |= {"death in a write"} if moves["died_in_a_write"] else set()
         words |= {"torn write"} if any(not write.whole for write in driver.writes) else set()
+        words |= {words_of_proof(proof) for ended in driver.state.ended.values() for proof in ended.cache}
         self.found.update(words)
 
     def lacking(self, names: set[str]) -> list[str]:

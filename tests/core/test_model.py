@@ -33,11 +33,11 @@ from semel.core.recover import recover
 from semel.core.state import Session
 from semel.core.values import UserMessage
 from semel.errors import SemelError
-from tests.core.driver import Driver
 from tests.core.play import ARGUMENTS, NAMES, PICKS, Player
 from tests.core.quiet import quiesce
 from tests.core.tally import Tally
 from tests.core.test_settlement import taking_up_more
+from tests.core.thinker import Thinker, assert_proofs_are_true
 from tests.core.writes import Write, folded, logged_of
 
 MOVES = st.lists(st.integers(0, PICKS * ARGUMENTS - 1), min_size=13, max_size=29)
@@ -55,7 +55,7 @@ def check(moves: list[int], tally: Tally) -> None:
     assert_sound(driver)
 
 
-def assert_sound(driver: Driver) -> None:
+def assert_sound(driver: Thinker) -> None:
     state = driver.state
     logged = logged_of(driver.writes)
     records = [one.record for one in logged]
@@ -78,6 +78,7 @@ def assert_sound(driver: Driver) -> None:
         assert said[text] == places, f"{key} is in the transcript exactly once, or was taken back"
     assert fault_of(messages) is None
     assert_exchanges_stand_before_their_answer(records)
+    assert_proofs_are_true(driver, records)
     sent = Counter(driver.dispatched)
     driver.die()
     driver.resume()
@@ -194,6 +195,25 @@ def test_a_planted_fault_in_the_recovery_is_caught_for_what_it_is(fault: Recover
             assert_sound(player.driver)
         except (AssertionError, SemelError) as caught:
             if FAULTS[fault] in str(caught):
+                return
+    raise AssertionError("no history of 300 shows the fault")
+
+
+PLANTED: dict[str, tuple[str, Callable[..., object]]] = {
+    "no model is shown the state of another one": ("semel.core.fold_run.for_target", lambda state, at: replace(state, target=at)),
+    "no bound state is shown behind another start": ("semel.core.decide._voided", lambda *_: ()),
+    "a prefix that is told to be identical is not": ("semel.core.fold_run.broken_by", lambda _: ()),
+}
+
+
+@pytest.mark.parametrize("told", PLANTED)
+def test_a_planted_fault_about_provider_state_is_caught_for_what_it_is(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*PLANTED[told])
+    for seed in range(300):
+        try:
+            check([(seed * 7919 + at * 104_729) % (PICKS * ARGUMENTS) for at in range(40)], Tally())
+        except AssertionError as caught:
+            if told in str(caught):
                 return
     raise AssertionError("no history of 300 shows the fault")
 

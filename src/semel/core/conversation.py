@@ -15,7 +15,7 @@ from semel.core.persistent import Chain, Growing, Packed
 from semel.core.places import KIND, NOTHING, OPAQUE, OWN, PORTABLE, FindRecord, content_of, own_place, seq_of
 from semel.core.sendable import portable, sendable
 from semel.core.tags import marked
-from semel.core.values import Frozen, Message
+from semel.core.values import AssistantMessage, Frozen, Message
 from semel.errors import InvariantBroken
 
 Tags = tuple[int, ...]
@@ -113,6 +113,17 @@ class View(Frozen, frozen=True, kw_only=True):
     end: int
     replacement: tuple[Message, ...]
     version: int
+
+    @property
+    def holds_opaque(self) -> bool:
+        """Whether some answer of the replacement has provider state."""
+        return any(isinstance(message, AssistantMessage) and message.opaque for message in self.replacement)
+
+    def for_another(self) -> "View":
+        """As a model may see it that wrote none of it. Each answer of a view says something else, too (C7)."""
+        if not self.holds_opaque:
+            return self
+        return replace(self, replacement=tuple(portable(message, ())[0] for message in self.replacement))
 
 
 class Conversation(Growing[Message]):

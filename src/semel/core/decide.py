@@ -33,7 +33,6 @@ from semel.core.plan import identified
 from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
 from semel.core.records import (
-    Config,
     Content,
     Entry,
     Failure,
@@ -112,7 +111,7 @@ def send(state: Session, command: Send) -> Decision:
     Content that the lineage holds already is named by its digest and not stored again (P10). Raises BlankMessage.
     """
     run_id = run_id_of(state.lineage, command.key)
-    return _started(state, _run_started(state, command, run_id, continues=None), command.config)
+    return _started(state, _run_started(state, command, run_id, continues=None), command)
 
 
 def known_delivery(
@@ -165,7 +164,7 @@ def resolve(state: Session, command: Resolve) -> tuple[Record, ...]:
 def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     """The run that goes on after a verdict; `state` holds the verdict already."""
     run_id = run_id_of(state.lineage, command.key)
-    return _started(state, _run_started(state, command, run_id, continues=call_key), command.config)
+    return _started(state, _run_started(state, command, run_id, continues=call_key), command)
 
 
 def after_answer(
@@ -273,7 +272,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
     )
 
 
-def _started(state: Session, started: RunStarted, config: Config) -> Decision:
+def _started(state: Session, started: RunStarted, command: Send) -> Decision:
     step = StepStarted(
         run_id=started.run_id,
         step_id=1,
@@ -281,12 +280,13 @@ def _started(state: Session, started: RunStarted, config: Config) -> Decision:
         result_entry=answer_entry_of(state.lineage, started.run_id, 1),
         drained=drainable(state),
     )
-    return Decision(records=(started, *_voided(state, started, config), step), effects=(CallModel(step_id=1, attempt=1),))
+    return Decision(records=(started, *_voided(state, started, command), step), effects=(CallModel(step_id=1, attempt=1),))
 
 
-def _voided(state: Session, started: RunStarted, config: Config) -> tuple[Record, ...]:
+def _voided(state: Session, started: RunStarted, command: Send) -> tuple[Record, ...]:
     """What the model thought is bound to the instructions and tools that it had then; behind others it is not shown (wire 1)."""
-    same = target_of(config.bundle) != state.target or prefix_of(started.instructions, started.tools, config) == state.prefix
+    config = command.config
+    same = target_of(config.bundle) != state.target or prefix_of(command.instructions, command.tools, config) == state.prefix
     if same or not is_bound(config.bundle.family) or not holds_opaque(state):
         return ()
     return (OpaqueStateVoided(run_id=started.run_id, reason="prefix_changed"),)

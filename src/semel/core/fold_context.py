@@ -24,8 +24,8 @@ from semel.core.records import (
 )
 from semel.core.referring import in_flight, keep_entries, messages_in, open_run
 from semel.core.state import Ceiling, Position, Session, View
-from semel.core.targets import is_bound
-from semel.core.transcript import showing, without_opaque
+from semel.core.targets import OTHER_VIEW, STATE_LEFT_OUT, is_bound
+from semel.core.transcript import changed, showing, without_opaque
 from semel.errors import CorruptLog
 
 
@@ -81,10 +81,11 @@ def _seen(state: Session, logged: Position, record: CompactionMessage | Compacti
     fault = fault_of(messages, opens=start == 0)
     if fault is not None:
         raise _disagree(state, logged, f"the replacement: {fault}")
-    if is_bound(state.target.partition("\n")[0]):
-        state = without_opaque(state)  # what stands before it is not what it was
     view = View(start=start, end=end, replacement=messages, version=version)
-    return _with_facts(showing(state, view=view), version=version)
+    state = changed(showing(state, view=view), OTHER_VIEW)
+    if is_bound(state.target.partition("\n")[0]):
+        state = without_opaque(state, STATE_LEFT_OUT)  # what stands before it is not what it was
+    return _with_facts(state, version=version)
 
 
 def _inside_exchange(state: Session, at: int) -> bool:

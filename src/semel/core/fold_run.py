@@ -49,7 +49,7 @@ from semel.core.referring import (
 )
 from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, CacheProof, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
-from semel.core.targets import STATE_REFUSED, breaks, prefix_of, target_of
+from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, broken_by, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown, without_opaque
 from semel.core.values import AssistantMessage, ToolCall, UserMessage
@@ -134,18 +134,16 @@ def _run_started(state: Session, logged: Position, record: RunStarted) -> Sessio
         context=record.context,
         continues=record.continues,
         scope=record.scope,
-        asks_again=bool(len(state.transcript)),
-        breaks=breaks(state.prefix, state.target, config, record.instructions, record.tools) if state.prefix else (),
+        asks_again=state.answered is not None,
     )
     places = [input_place(state, logged, name) for name in record.input]
     state = start_of_queued(state, logged, record)
     if record.key not in state.taken:
         state = use_key(state, logged, record.key, _use_of_input(state, logged, record))
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
-    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
+    state = _asked_with(state, run)
     continued = state.continued.plus(record.continues, record.run_id) if record.continues else state.continued
-    prefix = prefix_of(record.instructions, record.tools, config)
-    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued, prefix=prefix)
+    state = replace(state, session=record.session, run=run, newest=record.run_id, continued=continued)
     return grown(state, places, record.tags)
 
 
@@ -159,10 +157,15 @@ def _use_of_input(state: Session, logged: Position, record: RunStarted) -> KeyUs
     return replace(use, input_digest=text_digest_of(state, record.input))
 
 
-def _as_seen_by(state: Session, config: Config) -> Session:
-    """What the model sees of the transcript in a run with this config: tags are frozen for each run (C49)."""
-    family = config.bundle.family if config.render_tags else None
-    return state if family == state.tag_family else replace(state, tag_family=family)
+def _asked_with(state: Session, run: Run) -> Session:
+    """The state in which this run asks its model: what that sees of the conversation, and what stands before it.
+
+    Tags are frozen for each run (C49).
+    """
+    config = run.config
+    state = for_target(state, target_of(config.bundle))
+    family, prefix = config.bundle.family if config.render_tags else None, prefix_of(run.instructions, run.tools, config)
+    return replace(state, prefix=prefix, tag_family=family)
 
 
 def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Session:
@@ -171,8 +174,11 @@ def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Sess
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
-    state = _as_seen_by(for_target(state, target_of(config.bundle)), config)
-    return replace(state, run=replace(run, config=config, pause=None))
+    before, run = (state.target, state.prefix), replace(run, config=config, pause=None)
+    state = _asked_with(state, run)
+    if (state.target, state.prefix) != before:  # what it asked before says nothing of what it asks now
+        run = replace(run, asked_fence=0, asks_again=state.answered is not None)
+    return replace(state, run=run)
 
 
 def _opaque_state_voided(state: Session, logged: Position, record: OpaqueStateVoided) -> Session:
@@ -181,10 +187,11 @@ def _opaque_state_voided(state: Session, logged: Position, record: OpaqueStateVo
         in_flight(state, logged, record.run_id, record.step_id or 0)
         if run.state_rejected:
             raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "provider state is repaired once in a run")
-        run = replace(run, state_rejected=True, breaks=(*run.breaks, STATE_REFUSED))
+        run = replace(run, state_rejected=True)
     elif run.step is not None:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "what stands before the messages changes between runs only")
-    return replace(without_opaque(state), run=run)
+    why = STATE_REFUSED if record.reason == "rejected" else STATE_LEFT_OUT
+    return replace(without_opaque(state, why), run=run)
 
 
 def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
@@ -266,8 +273,9 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    run = _with_proof(with_answer(run, step, answer, record, seq=logged.seq), record)
-    put(state, "run", run)
+    put(state, "run", _with_proof(state, with_answer(run, step, answer, record, seq=logged.seq), record))
+    if state.changed or state.answered != (state.target, state.prefix):
+        change(state, answered=(state.target, state.prefix), changed=())
     put(state, "model_steps", state.model_steps + 1)
     ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
     if not ids:
@@ -276,12 +284,12 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
     return state
 
 
-def _with_proof(run: Run, record: ModelStepFinished) -> Run:
-    """The first answer behind a resume, or of a later run, tells what the cache made of the request before it."""
-    if not run.asks_again and not run.breaks:
+def _with_proof(state: Session, run: Run, record: ModelStepFinished) -> Run:
+    """The first answer behind a resume, a refused state, or the answer of an earlier run proves what the cache did for it."""
+    if not run.asks_again and STATE_REFUSED not in state.changed:
         return run
-    proof = CacheProof(step_id=record.step_id, read=record.usage.cache_read, broken=run.breaks)
-    return replace(run, asks_again=False, breaks=(), cache=(*run.cache, proof))
+    proof = CacheProof(step_id=record.step_id, read=record.usage.cache_read, broken=broken_by(state))
+    return replace(run, asks_again=False, cache=(*run.cache, proof))
 
 
 def _turn_finished(state: Session, logged: Position, record: TurnFinished) -> Session:

@@ -60,7 +60,8 @@ class Opening:
         if self.failed is not None:
             return
         try:
-            self.blobs = {**named_blobs(frames), **self.blobs}
+            for name, seq in named_blobs(frames).items():
+                self.blobs.setdefault(name, seq)
         except NewerWriter as error:
             self.failed = error
             return

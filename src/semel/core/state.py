@@ -111,7 +111,8 @@ class Ceiling(Frozen, frozen=True, kw_only=True):
 class CacheProof(Frozen, frozen=True, kw_only=True):
     """What the provider's cache served of the first request behind a resume or of a later run, and what changed before it.
 
-    `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the one before it.
+    `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the last one that was
+    answered, or of an earlier attempt.
     """
 
     step_id: int
@@ -124,7 +125,7 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     `repeats` counts the turns in a row, up to now, that made the same calls; `unpriced` says that some answer told no cost.
     `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
-    what resumes saved; `asked_fence`, `asks_again` and `breaks` are what the next proof is made from.
+    what resumes saved; `asked_fence` and `asks_again` say whether its next answer makes such a proof.
     """
 
     run_id: str
@@ -159,7 +160,6 @@ class Run(Frozen, frozen=True, kw_only=True):
     state_rejected: bool = False
     asked_fence: int = 0
     asks_again: bool = False
-    breaks: tuple[str, ...] = ()
     cache: tuple[CacheProof, ...] = ()
 
     @property
@@ -315,12 +315,15 @@ class Session(Frozen, frozen=True, kw_only=True):
     `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
     another starts without it (M4, wire 0.2).
     `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
+    `answered` are the target and the prefix of the last request that was answered; `changed` is what else is not as it was then.
     """
 
     session: str
     lineage: str = ""
     target: str = ""
     prefix: str = ""
+    answered: tuple[str, str] | None = None
+    changed: tuple[str, ...] = ()
     head: int = 0
     digest: str = ""
     last_at_ms: int = 0

@@ -4,16 +4,23 @@ Some models sign what they thought together with everything before it, and refus
 run whose instructions or tools are not those of the run before starts without that state, by a record that says so.
 """
 
-from semel.core.records import Config
-from semel.core.state import CacheProof
-from semel.core.values import Bundle, digest_text
+from collections.abc import Sequence
 
-OTHER_MODEL, OTHER_INSTRUCTIONS, OTHER_TOOLS, STATE_REFUSED = "model", "instructions", "tools", "provider_state"
+from msgspec import json
+
+from semel.core.records import Config
+from semel.core.state import CacheProof, Session
+from semel.core.values import Bundle, ToolSpec, digest_text
+
+OTHER_MODEL, OTHER_INSTRUCTIONS, OTHER_TOOLS, OTHER_VIEW = "model", "instructions", "tools", "view"
+STATE_REFUSED, STATE_LEFT_OUT = "provider_state", "provider_state_left_out"
 _BREAKS = {
     OTHER_MODEL: "another model",
     OTHER_INSTRUCTIONS: "other instructions",
     OTHER_TOOLS: "other tools",
+    OTHER_VIEW: "another view of what was said",
     STATE_REFUSED: "provider state that was refused and is left out",
+    STATE_LEFT_OUT: "provider state that is left out",
 }
 BOUND_TO_PREFIX = frozenset({"anthropic_messages", "bedrock_converse"})
 
@@ -23,20 +30,33 @@ def target_of(bundle: Bundle) -> str:
     return "\n".join((bundle.family, bundle.endpoint, bundle.model))
 
 
-def prefix_of(instructions: str, tools: str, config: Config) -> str:
-    """What stands before the first message: the names of the entries, and the schema of the tool that takes a typed output."""
+def prefix_of(instructions: str, tools: Sequence[ToolSpec], config: Config) -> str:
+    """What a model sees before the first message: instructions, tools as they are rendered, the schema of a typed output.
+
+    What only recovery knows of a tool (its effect, its timeout) stands in no request, so it changes nothing here.
+    """
+    shown = json.encode([(tool.name, tool.description, tool.parameters) for tool in tools]).decode()
     schema = "" if config.output_schema is None else digest_text(config.output_schema)
-    return "\n".join((config.bundle.family, instructions, tools, schema))
+    return "\n".join((config.bundle.family, digest_text(instructions), digest_text(shown), schema))
 
 
-def breaks(prefix: str, target: str, now: Config, instructions: str, tools: str) -> tuple[str, ...]:
-    """What changed between the start of the requests before and that of a new run: why no cache can serve it whole."""
-    if target_of(now.bundle) != target:
+def broken_by(state: Session) -> tuple[str, ...]:
+    """Why no cache can serve the newest request whole: what changed since the last request that was answered."""
+    found = _changed_start(state)
+    found += tuple(what for what in dict.fromkeys(state.changed) if what != STATE_LEFT_OUT)
+    return found or state.changed[:1]  # state that is left out without any other reason is the reason
+
+
+def _changed_start(state: Session) -> tuple[str, ...]:
+    if state.answered is None:
+        return ()
+    target, prefix = state.answered
+    if target != state.target:
         return (OTHER_MODEL,)
-    _, *before = prefix.split("\n")
-    _, *after = prefix_of(instructions, tools, now).split("\n")
-    found = [OTHER_INSTRUCTIONS] if before[:1] != after[:1] else []
-    return (*found, OTHER_TOOLS) if before[1:] != after[1:] else tuple(found)
+    _, instructions, *tools = prefix.split("\n")
+    _, now, *tools_now = state.prefix.split("\n")
+    found = (OTHER_INSTRUCTIONS,) if instructions != now else ()
+    return (*found, OTHER_TOOLS) if tools != tools_now else found
 
 
 def cache_words(proof: CacheProof) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from semel.core.conversation import Conversation, View
 from semel.core.places import FindRecord
 from semel.core.state import Session
+from semel.core.targets import STATE_LEFT_OUT
 from semel.core.values import Message
 
 
@@ -32,17 +33,29 @@ def for_target(state: Session, target: str) -> Session:
     Visible text is portable (M4); opaque state is dropped as a whole, never translated (B22). The places are kept anew then, so
     that a renderer that keeps the bytes of messages does not take it for the old conversation.
     """
-    return state if target == state.target else replace(without_opaque(state), target=target)
+    return state if target == state.target else replace(without_opaque(state, STATE_LEFT_OUT), target=target)
 
 
 def holds_opaque(state: Session) -> bool:
     """Whether some answer of the conversation has provider state that a request would show."""
-    return state.transcript.holds_opaque
+    view = state.compaction.view
+    return state.transcript.holds_opaque or (view is not None and view.holds_opaque)
 
 
-def without_opaque(state: Session) -> Session:
-    """The conversation without any provider state."""
-    return replace(state, transcript=state.transcript.for_another())
+def without_opaque(state: Session, why: str) -> Session:
+    """The conversation without any provider state, that of a view's replacement too. `why` is noted where there was some."""
+    if not holds_opaque(state):
+        return state
+    view = state.compaction.view
+    if view is not None:
+        state = showing(state, view=view.for_another())
+    return changed(replace(state, transcript=state.transcript.for_another()), why)
+
+
+def changed(state: Session, what: str) -> Session:
+    """The state that knows that the next request starts with other bytes than the last one that was answered."""
+    known = state.answered is None or what in state.changed
+    return state if known else replace(state, changed=(*state.changed, what))
 
 
 def showing(state: Session, *, view: View | None) -> Session:

@@ -74,7 +74,7 @@ class Performer:
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
         """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
-        await self._wait(effect)
+        await self._wait(effect, run.limits.retry_wait_ms)
         self.barrier.check_tenure()
         live = Live(live="text", run_id=run.run_id, step_id=effect.step_id, attempt=effect.attempt, http_attempt=effect.used)
         request: Request | None = None
@@ -206,8 +206,9 @@ class Performer:
     def _spec(self, run: Run, call: CallState) -> ToolSpec:
         return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
 
-    async def _wait(self, effect: CallModel) -> None:
-        due_ms = 0 if effect.not_before_ms is None else effect.not_before_ms - self.clock.now_ms()
+    async def _wait(self, effect: CallModel, most_ms: int) -> None:
+        """No wait is decided that is longer than `most_ms`, so a clock that was set back since then cannot make it longer."""
+        due_ms = 0 if effect.not_before_ms is None else min(effect.not_before_ms - self.clock.now_ms(), most_ms)
         wait_ms = max(effect.delay_ms, due_ms)
         if wait_ms > 0:
             await self.clock.sleep(wait_ms / 1000)
