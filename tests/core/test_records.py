@@ -1,8 +1,6 @@
-"""The catalogue: two families, exact bytes, the features that content needs, and a page that is never stale."""
+"""The catalogue: two families, exact bytes, and the features that content needs."""
 
-import runpy
 import typing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from semel.errors import NewerWriter
 from tests.core.carriers import CARRIERS
 from tests.core.samples import sample
 
-PAGE = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "records_page.py"))
 RECORDS: tuple[Any, ...] = typing.get_args(Record)
 
 
@@ -37,17 +34,6 @@ def frame(payload: bytes, requires: tuple[str, ...] = ()) -> Frame:
         payload=payload,
         offset=0,
     )
-
-
-def test_the_page_of_records_is_that_of_the_code() -> None:
-    assert PAGE["not_in_catalog"]() == set()
-    assert PAGE["PAGE"].read_text(encoding="utf-8") == PAGE["records_page"](), "run python scripts/records_page.py"
-    assert len(RECORDS) == 42
-
-
-def test_a_stale_page_would_be_seen() -> None:
-    page = PAGE["records_page"]()
-    assert page.replace("| `drained` | list of text |", "| `drained`? | list of text |") != page
 
 
 def test_content_and_control_records_are_two_families() -> None:
