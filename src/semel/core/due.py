@@ -7,7 +7,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.state import Session
 from semel.core.waiting import WaitKind, pause_of, waits_of
 
-GIVEN_UP = "The result did not come in time; nobody waits for it any more. Whether the action took effect is not known."
+GIVEN_UP = "The result did not come in time; nobody waits for it any more. It may still take effect: do not ask for it again."
 
 
 def due_at(state: Session) -> int | None:

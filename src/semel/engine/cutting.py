@@ -20,7 +20,8 @@ class CutSignal:
         self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, reason: Cut) -> None:
-        """Cut what is under way. What comes last counts: a process that stops outranks a run that is to end."""
-        self.reason = reason
+        """Cut what is under way. Once the process leaves, that stays the reason: what is not known is left for a resume."""
+        if self.reason is not Cut.LEAVING:
+            self.reason = reason
         if not self.told.done():
             self.told.set_result(None)
