@@ -25,7 +25,7 @@ from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
 from semel.engine.resume import Ground, end_leftovers, open_session
-from semel.engine.waiting import to_its_end
+from semel.engine.waiting import Bell, to_its_end
 from semel.errors import LeaseLost, SessionBusy, StoreError
 from semel.ports.log import LogWriter
 
@@ -202,8 +202,9 @@ class SessionActor:
         if self._wishes.stopping:
             raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
-        inbox = Inbox()
-        flights = Flights(self._performer(kit), lambda: self.state)
+        bell = Bell()
+        inbox = Inbox(bell)
+        flights = Flights(self._performer(kit), lambda: self.state, bell)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def after() -> None:
