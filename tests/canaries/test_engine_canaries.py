@@ -16,7 +16,7 @@ from semel.core.features import KNOWN
 from semel.core.outcomes import Outcome
 from semel.core.records import Record, ToolCallReturned
 from semel.core.state import Session
-from semel.engine.barrier import Barrier, _payloads
+from semel.engine.barrier import Barrier
 from semel.engine.flight import Flight
 from semel.engine.flights import Flights
 from semel.engine.inbox import Choose
@@ -101,8 +101,7 @@ class Trusting(Barrier):
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
-        payloads = _payloads((record,))
-        places = self._places((record,), payloads, at_ms)
+        places, payloads = self._placed((record,), at_ms)
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 

@@ -124,7 +124,7 @@ def _bounded_hold(hold: Hold) -> Hold:
 def _pause_bytes(run: Run) -> int:
     """Room to say that the run waits for held calls; a death may have kept the hold and lost that."""
     step = run.step
-    calls = step is not None and step.answer is not None and not step.finished and bool(step.answer.calls)
+    calls = step is not None and step.answer is not None and not step.finished and step.answer.has_calls
     settled = step is not None and step.batch is not None and step.batch.finished
     said = run.pause is not None and run.pause.reason == "tool_held"
     return 0 if said or settled or not calls else _PAUSE_BYTES

@@ -113,6 +113,8 @@ def _opaque(record: Any) -> list[str]:
 
 def _media(record: Any) -> bool:
     """Any ordered parts, whatever is in them (M5)."""
+    if isinstance(record, _OUTPUTS) and not getattr(record, "hooks", ()):  # as nearly every result is: its output is all it has
+        return bool(getattr(record.output, "parts", ()))
     for content in contents(record):  # noqa: SIM110  a generator in a generator costs every record of every run
         if getattr(content, "parts", ()):
             return True
@@ -242,5 +244,7 @@ def foreseen(record: Record) -> tuple[str, ...]:
     A call of a batch can come back before the others, and any call can come back with the wish to end the run: the floor holds
     both before anything leaves, so that no known outcome waits in memory for it (LOG-10).
     """
-    calls = sum(call.refused is None for call in record.planned_calls) if isinstance(record, ToolBatchStarted) else 0
+    if not isinstance(record, ToolBatchStarted):
+        return ()
+    calls = sum([call.refused is None for call in record.planned_calls])
     return (*((EARLY_RETURN,) if calls > 1 else ()), *((TERMINATE,) if calls else ()))

@@ -182,7 +182,7 @@ class Usage(Frozen, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         """All input and output tokens that were reported; this is what a token limit counts."""
-        return sum(part or 0 for part in (self.input, self.output, self.cache_read, self.cache_write))
+        return (self.input or 0) + (self.output or 0) + (self.cache_read or 0) + (self.cache_write or 0)
 
 
 def _both(a: int | None, b: int | None) -> int | None:

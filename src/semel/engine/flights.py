@@ -61,8 +61,7 @@ class Flights:
         run, step = _open(self._state())
         match effect:
             case CallModel():
-                self._asking = asyncio.create_task(self._performer.ask(run, effect))
-                self._asking.add_done_callback(self._bell.ring)
+                self._asking = asyncio.create_task(self._ask(run, effect))
             case Dispatch():
                 for ordinal in effect.ordinals:
                     flight = self._calls[ordinal] = Flight(run, step, _call(step, ordinal), self._take_over)
@@ -110,6 +109,7 @@ class Flights:
         """Give up a model exchange, of which nothing is recorded: a resume asks again (B24)."""
         if self._asking is not None:
             self._asking.cancel()
+            self._asking.add_done_callback(self._bell.ring)  # one that has not begun rings nothing itself
 
     def leave(self) -> None:
         """Cut the calls under way short. What is known of them comes back; what is not stays open in the log."""
@@ -173,6 +173,15 @@ class Flights:
 
     def _out(self) -> frozenset[int]:
         return frozenset(self._calls) | self._left_open
+
+    async def _ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
+        try:
+            answered = await self._performer.ask(run, effect)
+        except (Exception, asyncio.CancelledError):
+            self._bell.ring()
+            raise
+        self._bell.ring()
+        return answered
 
     def _send(self) -> None:
         """Send what waits for its turn, within the cap."""

@@ -112,6 +112,8 @@ class Performer:
             usage=answer.usage,
             raw_stop=answer.raw_stop,
         )
+        if not self.kit.hooks.post_assistant and not self.kit.hooks.pre_tool:
+            return answered
         hooked = await self._asker(run, effect.step_id).answer(answered, offered(run))
         if hooked.blocks != answered.blocks:
             self.feed.publish(_with(live, "discarded"))  # what was shown as it arrived is not what the log has
