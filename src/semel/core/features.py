@@ -223,6 +223,8 @@ KNOWN = frozenset(gate.feature for gate in GATES)
 
 _GATES_OF = {kind: tuple(gate for gate in GATES if kind in gate.records) for kind in Record.__args__}
 
+_TESTS_OF = {kind: tuple((gate.feature, gate.test) for gate in gates) for kind, gates in _GATES_OF.items()}
+
 
 def gates_of(kind: type) -> tuple[Gate, ...]:
     """The lines of the table that speak of a record type."""
@@ -231,10 +233,7 @@ def gates_of(kind: type) -> tuple[Gate, ...]:
 
 def needed(record: Record) -> tuple[str, ...]:
     """The features that a record needs, sorted; empty for an ungated one."""
-    gates = _GATES_OF[type(record)]
-    if not gates:
-        return ()
-    found = [gate.feature for gate in gates if gate.test(record)]
+    found = [feature for feature, test in _TESTS_OF[type(record)] if test(record)]
     return tuple(sorted(set(found))) if found else ()
 
 

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class Frame(Frozen, frozen=True, kw_only=True, gc=False):
+class Frame(Frozen, frozen=True, kw_only=True):
     """One good frame. `digest` names the whole history up to it; `offset` is where its line starts."""
 
     ver: int

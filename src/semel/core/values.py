@@ -16,8 +16,11 @@ import msgspec
 JSON = Any  # a JSON value: dict, list, str, int, float, bool or None
 
 
-class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all values: immutable and encoded without the fields that have their default (W40). By keyword only."""
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of all values: immutable and encoded without the fields that have their default (W40). By keyword only.
+
+    What never changes refers to nothing that came after it, so no cycle goes through a value and the collector passes it over.
+    """
 
 
 class Effect(enum.StrEnum):
