@@ -110,7 +110,7 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.blocks if isinstance(block, Text))
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
 
     @property
     def opaque(self) -> bool:
