@@ -142,7 +142,7 @@ class Barrier:
         after = fold((*self._noted, *places), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        if not payloads or (self._fits(after, payloads) and not (has_ended_full(self.state) and _starts(batch))):
+        if not payloads or (self._fits(after, payloads) and not (_starts(batch) and has_ended_full(self.state))):
             return after, payloads, places
         needed = [record for record in batch if not dispensable(record)]
         if len(needed) < len(batch):
