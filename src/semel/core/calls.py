@@ -89,7 +89,7 @@ class Batch(Frozen, frozen=True, kw_only=True):
     @property
     def held(self) -> tuple[int, ...]:
         """Ordinals of the calls that wait for their provider."""
-        return tuple(at for at, call in enumerate(self.calls) if call.waits)
+        return tuple([at for at, call in enumerate(self.calls) if call.waits])
 
     @property
     def stopped(self) -> bool:

@@ -42,10 +42,11 @@ def settle(
     `closing` says that the run is to end without sending anything more; `stop`, that it is to end as `max_steps`: at once if
     `closing`, else behind this turn.
     """
-    news = _with_kept(state, batch, news)
+    waiting = batch.held
+    news = _with_kept(state, batch, news, waiting) if waiting else news
     new = news.settled | stand_ins(news)
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
-    held = (frozenset(batch.held) | news.held.keys()) - known.keys()
+    held = (frozenset(waiting) | news.held.keys()) - known.keys()
     doubt = doubt - known.keys() - held
     sequential = is_sequential(run, batch)
     if news.in_flight:
@@ -77,9 +78,9 @@ def settle(
     return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
 
 
-def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
+def _with_kept(state: Session, batch: Batch, news: CameBack, held: tuple[int, ...]) -> CameBack:
     """What came back, and the results of held calls that came while nobody carried the run."""
-    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in batch.held if at not in news.settled}
+    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in held if at not in news.settled}
     delivered = {
         at: Settlement(outcome=Outcome.COMPLETED, is_error=late.is_error, text=late.output.text, parts=late.output.parts)
         for at, late in kept.items()
