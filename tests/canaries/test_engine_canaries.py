@@ -176,8 +176,8 @@ def test_a_settlement_that_does_not_record_what_is_given_up_is_caught_by_recover
 async def test_flights_that_go_on_sending_are_caught_by_calls_that_wait_for_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def busy(self: Flights, flight: Flight) -> object:  # and does not look whether the time is over
-        return self._landed(self._performer.settle(flight, await self._performer.send(flight)))
+    async def busy(self: Flights, flight: Flight) -> None:  # and does not look whether the time is over
+        self._landed(flight, self._performer.settle(flight, await self._performer.send(flight)))
 
     monkeypatch.setattr(Flights, "_one", busy)
     outcomes = await left_with_calls_waiting(tmp_path, sequential=False, drain_seconds=0)

@@ -74,17 +74,27 @@ async def test_a_cancel_that_comes_behind_the_tool_reaches_nothing_of_the_run(tm
 async def test_a_tool_whose_task_goes_on_behind_it_would_lose_its_outcome_to_such_a_cancel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def all_in_one(self: Flights, flight: flight.Flight) -> object:
+    async def all_in_one(self: Flights, flight: flight.Flight) -> None:
+        back = await self._performer.send(flight)
         try:
-            back = await self._performer.send(flight)
-            return self._landed(await self._performer.conclude(flight, back))
-        finally:
-            self._bell.ring()
+            self._landed(flight, await self._performer.conclude(flight, back))
+        except asyncio.CancelledError:
+            self._landed(flight, None)
 
     monkeypatch.setattr(Flights, "_one", all_in_one)
     tool = counting("look", behaviour=leaves_a_cancel_behind())
     with pytest.raises(RunNotCompleted):
         await said_of(tool, tmp_path, post_tool=[slow_hook])
+
+
+async def test_a_tool_that_cancels_its_own_task_and_returns_has_returned(tmp_path: Path) -> None:
+    async def act(_arguments: object, _call: object) -> str:
+        mine = asyncio.current_task()
+        assert mine is not None
+        mine.cancel()
+        return "ok"
+
+    assert await said_of(counting("look", behaviour=act), tmp_path) == ["ok"]
 
 
 @pytest.mark.parametrize("raised", [GeneratorExit(), KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError()])

@@ -24,7 +24,8 @@ class Flight:
     """A call of the open batch that has been released.
 
     `task` brings its outcome: first the one in which the tool runs, then the one that took over from it, where there is more to
-    wait for behind the tool, or the tool is deaf. `cancelled` is what the tool can ask, `timed_out` whether its own time is why.
+    wait for behind the tool, or the tool is deaf. `done` says that it has, and `back` is the outcome, None for a call left
+    open, or `error` what kept it from having one. `cancelled` is what the tool can ask, `timed_out` whether its own time is why.
     `abandoned` says that nobody waits for the tool any more: what it still brings is dropped.
     """
 
@@ -32,18 +33,16 @@ class Flight:
         """Nothing is started yet. `deaf` takes over where the tool does not end when it is told to."""
         self.run, self.step, self.call = run, step, call
         self.spec = need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
-        self.task: asyncio.Task[Back | None] | None = None
+        self.task: asyncio.Task[Back | None] | asyncio.Task[None] | None = None
+        self.done = False
+        self.back: Back | None = None
+        self.error: BaseException | None = None
         self.cancelled = asyncio.Event()
         self.timed_out = False
         self.abandoned = False
         self._deaf = deaf
         self._tool: asyncio.Task[object] | None = None
         self._grace: asyncio.TimerHandle | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether its outcome is there."""
-        return self.task is not None and self.task.done()
 
     @property
     def asks(self) -> bool:

@@ -69,8 +69,8 @@ class Flights:
                 self._send()
             case Reconcile():
                 flight = self._calls[effect.ordinal] = Flight(run, step, _call(step, effect.ordinal), self._take_over)
-                flight.task = asyncio.create_task(self._performer.reconcile(flight))
-                flight.task.add_done_callback(self._bell.ring)
+                self._sent += 1
+                self._go_on(flight, self._performer.reconcile(flight))
             case StopAsking():
                 self.stop_asking()
             case Interrupt():
@@ -152,18 +152,14 @@ class Flights:
     def _came_back(self) -> Outcome:
         back: dict[int, Back] = {}
         for ordinal, flight in list(self._calls.items()):
-            task = flight.task
-            if task is None or not task.done():
+            if not flight.done:
                 continue
             del self._calls[ordinal]
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                self._broken = error  # raised behind the outcomes that came back beside it
-                self._left_open.add(ordinal)
-            elif task.cancelled() or (result := task.result()) is None:
-                self._left_open.add(ordinal)
-            else:
-                back[ordinal] = result
+            if flight.back is not None:
+                back[ordinal] = flight.back
+                continue
+            self._left_open.add(ordinal)
+            self._broken = flight.error or self._broken  # raised behind the outcomes that came back beside it
         return CameBack(
             settled={at: one for at, one in back.items() if isinstance(one, Settlement)},
             deferred={at: one for at, one in back.items() if isinstance(one, Deferral)},
@@ -190,24 +186,24 @@ class Flights:
             self._sent += 1
             flight.task = asyncio.create_task(self._one(flight))
 
-    async def _one(self, flight: Flight) -> Back | None:
+    async def _one(self, flight: Flight) -> None:
         """The task of a tool. Behind an unknown, or when all is cut short, what waited for its turn is not sent (B15).
 
         Where more has to be waited for behind the tool, another task takes over, which nothing that the tool left can reach.
         """
         try:
             if self._lost_one or self._performer.cut.reason is not None:
-                return self._landed(None if flight.call.reruns else UNSENT)
+                self._landed(flight, None if flight.call.reruns else UNSENT)
+                return
             back = await self._performer.send(flight)
             if flight.abandoned:
-                return None
+                return
             if self._performer.waits(flight, back):
                 self._go_on(flight, self._performer.conclude(flight, back))
-                return None
-            return self._landed(self._performer.settle(flight, back))
-        except Exception:
-            self._landed(None)
-            raise
+            else:
+                self._landed(flight, self._performer.settle(flight, back))
+        except Exception as error:  # noqa: BLE001  it is raised where the run is carried
+            self._landed(flight, None, error)
 
     def _take_over(self, flight: Flight) -> None:
         """From a tool that is deaf."""
@@ -218,16 +214,20 @@ class Flights:
         return await self._performer.conclude(flight, await self._performer.give_up(flight))
 
     def _go_on(self, flight: Flight, behind: Coroutine[object, object, Back | None]) -> None:
-        task = flight.task = asyncio.create_task(behind)
-        task.add_done_callback(lambda _: self._landed(None if task.cancelled() or task.exception() else task.result()))
+        def landed(task: "asyncio.Task[Back | None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            self._landed(flight, None if task.cancelled() or error is not None else task.result(), error)
 
-    def _landed(self, back: Back | None) -> Back | None:
-        """The outcome of a call is there: the next one may leave."""
+        flight.task = task = asyncio.create_task(behind)
+        task.add_done_callback(landed)
+
+    def _landed(self, flight: Flight, back: Back | None, error: BaseException | None = None) -> None:
+        """A call has come to its outcome, and the next one may leave. It is kept here: a tool may have cancelled its own task."""
+        flight.done, flight.back, flight.error = True, back, error
         self._lost_one = self._lost_one or (isinstance(back, Settlement) and back.outcome is Became.UNKNOWN)
         self._sent -= 1
         self._send()
         self._bell.ring()
-        return back
 
 
 def _open(state: Session) -> tuple[Run, Step]:

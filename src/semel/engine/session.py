@@ -205,12 +205,16 @@ class SessionActor:
         bell = Bell()
         inbox = Inbox(bell)
         flights = Flights(self._performer(kit), lambda: self.state, bell)
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def after() -> None:
             self._publish_on_change()
-            if not durable.done():
-                durable.set_result(None)
+            if not begun.done():
+                begun.set_result(True)
+
+        def ended(_carrying: object) -> None:
+            if not begun.done():
+                begun.set_result(False)
 
         carrying = run_to_rest(
             first,
@@ -224,8 +228,8 @@ class SessionActor:
         )
         task = asyncio.ensure_future(carrying)
         self._flights, self._task, self._inbox = flights, task, inbox
-        await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
-        if not durable.done():
+        task.add_done_callback(ended)
+        if not await to_its_end(begun):
             self._flights = self._task = self._inbox = None
             task.result()
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_its_end(work: Coroutine[Any, Any, T], *, at_once: bool = False) -> T:
+async def to_its_end(work: "Coroutine[Any, Any, T] | asyncio.Future[T]", *, at_once: bool = False) -> T:
     """Wait for the work to its end, also when the waiting itself is cancelled; then let the cancellation through.
 
     With `at_once` it begins here and now, and only where it has to wait for something does a task of its own go on with it: what
     never waits cannot be cancelled on its way. That is for work which does not ask what task it runs in.
     """
-    if at_once:
+    if at_once and not isinstance(work, asyncio.Future):
         try:
             awaited = work.send(None)
         except StopIteration as end:
