@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semel.core.features import KNOWN
-from semel.core.values import Bundle
+from semel.core.values import Bundle, Media
 from semel.engine.resume import Ground
 from semel.errors import BadSettings
 from semel.ports.hook import NamedHook
@@ -109,6 +109,13 @@ def priced(bundle: Bundle) -> bool:
     from semel.adapters.models.catalog import has_price
 
     return has_price(bundle)
+
+
+def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
+    """Which file of one message is more than this model's server takes, and by which limit; None if none is."""
+    from semel.adapters.models.catalog import refused_file as look
+
+    return look(bundle, files)
 
 
 def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:

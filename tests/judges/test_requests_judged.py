@@ -5,6 +5,7 @@ import time
 
 import pytest
 from conversations import FAMILY_NAMES, NEUTRAL, everything, prompt
+from test_media import TALK, TEXTS, asked
 from test_rendering import with_controls
 from wire_support import bundle_of
 from wire_support import rendered as body_of
@@ -20,6 +21,17 @@ def test_all_conversations_of_a_family_pass_its_judge(family):
     walked += official.judge(family, body_of(with_controls(family), prompt(NEUTRAL["two parallel calls"])))
     print(f"{family}: {walked} leaves of {len(everything(family)) + 1} requests")
     assert walked > 300
+
+
+@every_family
+def test_files_of_every_kind_pass_the_judge_of_a_family(family):
+    """Pictures, documents and text, in messages and in results; text as data of another kind does not, where a client tells."""
+    for talk in (TALK, TEXTS):
+        assert official.judge(family, body_of(bundle_of(family), asked(talk))) > 30
+    if family == "anthropic_messages":
+        body = body_of(bundle_of(family), asked(TEXTS))
+        with pytest.raises(ValueError):
+            official.judge(family, body.replace(b'"media_type":"text/plain"', b'"media_type":"text/csv"'))
 
 
 BREAK = {

@@ -179,7 +179,7 @@ def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_
     [
         ({"renderer": 99}, "renderer_version_drift"),
         ({"renderer": 0}, "renderer_version_drift"),
-        ({"family": "gemini", "renderer": 2}, "renderer_version_drift"),
+        ({"family": "gemini", "renderer": 3}, "renderer_version_drift"),
         ({"family": "gemini", "options": '{"dialect":{"auth":"sigv4"}}'}, "frozen_render_config_unverifiable"),
         ({"family": "telepathy"}, "frozen_render_config_unverifiable"),
         ({"options": "not json"}, "frozen_render_config_unverifiable"),

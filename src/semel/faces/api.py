@@ -39,7 +39,7 @@ from semel.faces.asking import (
     retract_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
-from semel.faces.files import Files, attached
+from semel.faces.files import Files, attached, check_files
 from semel.faces.handles import SessionHandle
 from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
@@ -169,7 +169,9 @@ class Runtime:
         beside = attached(files)
 
         def build() -> tuple[Send, Kit]:
-            return self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+            command, kit = self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+            check_files(beside.parts, kit.model.bundle)
+            return command, kit
 
         try:
             built = build()

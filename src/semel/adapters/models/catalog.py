@@ -5,7 +5,7 @@ alone, so that a changed or withdrawn row moves nothing. Only the key is looked 
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -18,11 +18,13 @@ from semel.adapters.models.endpoint import Endpoint, parse_endpoint
 from semel.adapters.models.families import FAMILIES, built
 from semel.adapters.models.family import Family
 from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
+from semel.adapters.models.media import count, what_is
 from semel.adapters.models.opaque import StatePolicies
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import ModelRow, Provider, rows
 from semel.core.features import OPENROUTER_ECHO
-from semel.core.values import JSON, Bundle, Frozen
+from semel.core.media import is_text_kind
+from semel.core.values import JSON, Bundle, Frozen, Media
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
 from semel.ports.world import Clock
@@ -178,6 +180,24 @@ def has_price(bundle: Bundle) -> bool:
         return False
     options = FAMILIES[bundle.family].decode(bundle.options)
     return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+
+
+def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
+    """Which file of one message is more than the server of this model takes, and by which limit; None if none is."""
+    if bundle.family == scripted.FAMILY:
+        return None
+    family, counted = FAMILIES[bundle.family], dict[str, int]()
+    takes = family.takes(family.decode(bundle.options).dialect)
+    for media in files:
+        sort = takes.sort_of(media.media_type)
+        if sort is None:
+            continue  # told of in words, as what no limit is about
+        limit = takes.limits.exceeded(sort, media.size_bytes, counted)
+        if limit is None:
+            count(counted, sort)
+        elif not is_text_kind(media.media_type):
+            return f"{what_is(media)}: {takes.limits.words(limit, media.size_bytes)} ({limit} of {bundle.family})"
+    return None
 
 
 def state_policies_of(bundle: Bundle) -> StatePolicies:

@@ -26,7 +26,8 @@ class Place:
 
     `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
     one is echoed; `tools` the names of all tools that were ever called, in that order; `documents` counts the documents of each
-    name, where no two may have the same; `shown` what tools showed and a family can only say behind all results. `media` holds
+    name, where no two may have the same; `shown` what tools showed and a family can only say behind all results. `counted` are
+    the pictures and documents shown since the last answer, for servers that take so many of them in one message. `media` holds
     bytes by their sha256 while messages that name them are rendered, and no longer.
     """
 
@@ -37,6 +38,7 @@ class Place:
     tools: dict[str, None] = field(default_factory=dict)
     documents: dict[str, int] = field(default_factory=dict)
     shown: list[JSON] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 class Form(Protocol):
@@ -101,7 +103,10 @@ class Renderer:
     def _extend(self, kept: _Kept, messages: Sequence[Message], media: Mapping[str, bytes]) -> None:
         kept.place.media = media
         for index in range(len(kept.messages), len(messages)):
-            more = self._form.message(_in_words(messages[index]), kept.place)
+            message = messages[index]
+            if isinstance(message, AssistantMessage):
+                kept.place.counted.clear()
+            more = self._form.message(_in_words(message), kept.place)
             kept.body += more
             kept.digest.update(more)
         kept.place.media = NO_MEDIA
