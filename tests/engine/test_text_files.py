@@ -40,7 +40,10 @@ async def test_a_model_reads_the_text_files_of_a_message_and_of_a_result(family:
 @pytest.mark.parametrize(
     ("file", "told"),
     [
-        (File("Zürich".encode("latin-1"), name="old.txt"), "'old.txt' is taken for text/plain, and is not UTF-8; save it as UTF-8"),
+        (
+            File("Zürich".encode("latin-1"), name="old.txt"),
+            "'old.txt' is taken for text/plain, and is not UTF-8; save it as UTF-8",
+        ),
         (File("a,b".encode("utf-16"), name="sheet.csv"), "'sheet.csv' is taken for text/csv, and is not UTF-8"),
         (File("{}".encode("utf-16-le"), media_type="application/json"), "the file is taken for application/json"),
     ],

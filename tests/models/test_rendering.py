@@ -16,7 +16,11 @@ from semel.adapters.models import rendering
 from semel.adapters.models.catalog import ModelOptions, resolve
 from semel.adapters.models.controls import NamedTool, Reasoning
 from semel.adapters.models.families import FAMILIES
+from semel.adapters.models.pricing import Price
+from semel.core.limits import Limits
 from semel.core.persistent import Chain
+from semel.core.records import Config
+from semel.core.targets import READ_ONLY_DIALECT, manner_of
 from semel.core.values import AssistantMessage, Opaque, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
 from semel.errors import BadSettings
 
@@ -266,6 +270,33 @@ def test_another_process_renders_the_same_bytes():
             capture_output=True, check=True, text=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
         )  # fmt: skip
         assert done.stdout.strip() == here
+
+
+OTHER_VALUES: dict[str, object] = {
+    "auth": "bearer",
+    "region": "eu-north-1",
+    "cost_currency": "USD",
+    "done_required": False,
+    "metadata_required": False,
+}
+
+
+@every_family
+def test_the_members_of_a_dialect_that_no_request_shows_change_no_byte(family):
+    """What the proof of the cache leaves out of account (core.targets) must be just that."""
+    assert OTHER_VALUES.keys() == READ_ONLY_DIALECT
+    own = {name: value for name, value in OTHER_VALUES.items() if name in WIRES[family].options().dialect.__struct_fields__}
+    other = resolve(
+        f"{family}:m@http://127.0.0.1:9/v1", ModelOptions(dialect=own, price=Price(currency="USD", input="1", output="2"))
+    )
+    plain = bundle_of(family)
+    assert other.options != plain.options
+    for messages in NEUTRAL.values():
+        assert rendered(other, prompt(messages)) == rendered(plain, prompt(messages))
+    assert manner_of(Config(bundle=other, limits=Limits())) == manner_of(Config(bundle=plain, limits=Limits()))
+    changed = with_controls(family)
+    assert rendered(changed, prompt(NEUTRAL["one question"])) != rendered(plain, prompt(NEUTRAL["one question"]))
+    assert manner_of(Config(bundle=changed, limits=Limits())) != manner_of(Config(bundle=plain, limits=Limits()))
 
 
 REFUSED = [

@@ -50,7 +50,7 @@ from semel.core.records import (
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.stopping import ends_behind
-from semel.core.targets import is_bound, prefix_of, target_of
+from semel.core.targets import is_bound, prefix_of, shows_tags_alike, target_of
 from semel.core.transcript import holds_opaque
 from semel.core.turn import TurnFacts, after_turn, drainable, finish
 from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
@@ -284,9 +284,11 @@ def _started(state: Session, started: RunStarted, command: Send) -> Decision:
 
 
 def _voided(state: Session, started: RunStarted, command: Send) -> tuple[Record, ...]:
-    """What the model thought is bound to the instructions and tools that it had then; behind others it is not shown (wire 1)."""
+    """What the model thought is bound to all that it saw before: behind other instructions, tools or tags it is left out (M4)."""
     config = command.config
-    same = target_of(config.bundle) != state.target or prefix_of(command.instructions, command.tools, config) == state.prefix
-    if same or not is_bound(config.bundle.family) or not holds_opaque(state):
+    alike = prefix_of(command.instructions, command.tools, config) == state.prefix
+    alike = alike and shows_tags_alike(state, shown=config.render_tags)
+    other = target_of(config.bundle) != state.target  # which is shown none of it anyway
+    if alike or other or not is_bound(config.bundle.family) or not holds_opaque(state):
         return ()
     return (OpaqueStateVoided(run_id=started.run_id, reason="prefix_changed"),)

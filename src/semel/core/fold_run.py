@@ -49,7 +49,7 @@ from semel.core.referring import (
 )
 from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, CacheProof, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
-from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, broken_by, prefix_of, target_of
+from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, asked_of, broken_by, manner_of, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown, without_opaque
 from semel.core.values import AssistantMessage, ToolCall, UserMessage
@@ -165,7 +165,7 @@ def _asked_with(state: Session, run: Run) -> Session:
     config = run.config
     state = for_target(state, target_of(config.bundle))
     family, prefix = config.bundle.family if config.render_tags else None, prefix_of(run.instructions, run.tools, config)
-    return replace(state, prefix=prefix, tag_family=family)
+    return replace(state, prefix=prefix, manner=manner_of(config), tag_family=family)
 
 
 def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Session:
@@ -174,9 +174,9 @@ def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Sess
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
-    before, run = (state.target, state.prefix), replace(run, config=config, pause=None)
+    before, run = asked_of(state), replace(run, config=config, pause=None)
     state = _asked_with(state, run)
-    if (state.target, state.prefix) != before:  # what it asked before says nothing of what it asks now
+    if asked_of(state) != before:  # what it asked before says nothing of what it asks now
         run = replace(run, asked_fence=0, asks_again=state.answered is not None)
     return replace(state, run=run)
 
@@ -274,8 +274,8 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
     if record.tags:
         state = use_tags(state, logged, record.tags)
     put(state, "run", _with_proof(state, with_answer(run, step, answer, record, seq=logged.seq), record))
-    if state.changed or state.answered != (state.target, state.prefix):
-        change(state, answered=(state.target, state.prefix), changed=())
+    if state.changed or state.answered != asked_of(state):
+        change(state, answered=asked_of(state), changed=())
     put(state, "model_steps", state.model_steps + 1)
     ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
     if not ids:

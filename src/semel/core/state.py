@@ -112,7 +112,7 @@ class CacheProof(Frozen, frozen=True, kw_only=True):
     """What the provider's cache served of the first request behind a resume or of a later run, and what changed before it.
 
     `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the last one that was
-    answered, or of an earlier attempt.
+    answered, or of an earlier attempt: all that stands before the first new message, tools and options included.
     """
 
     step_id: int
@@ -315,14 +315,16 @@ class Session(Frozen, frozen=True, kw_only=True):
     `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
     another starts without it (M4, wire 0.2).
     `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
-    `answered` are the target and the prefix of the last request that was answered; `changed` is what else is not as it was then.
+    `manner` is how its requests are written beside that. `answered` are the target, the prefix, the manner and whether tags were
+    shown, of the last request that was answered; `changed` is what else is not as it was then.
     """
 
     session: str
     lineage: str = ""
     target: str = ""
     prefix: str = ""
-    answered: tuple[str, str] | None = None
+    manner: str = ""
+    answered: tuple[str, str, str, str] | None = None
     changed: tuple[str, ...] = ()
     head: int = 0
     digest: str = ""
