@@ -104,11 +104,18 @@ def state_policies(bundle: Bundle) -> "StatePolicies":
     return state_policies_of(bundle)
 
 
-def priced(bundle: Bundle) -> bool:
-    """Whether a cost limit can hold for this model."""
-    from semel.adapters.models.catalog import has_price
+def cost_currency(bundle: Bundle) -> str | None:
+    """The currency in which a cost limit can hold for this model; None where no price is known."""
+    from semel.adapters.models.catalog import cost_currency as currency
 
-    return has_price(bundle)
+    return currency(bundle)
+
+
+def window_of(family: str, endpoint: str, model: str) -> int | None:
+    """How many tokens a request to this model may have, as the catalog says today; None where that is not known."""
+    from semel.adapters.models.catalog import known_of
+
+    return known_of(family, endpoint, model, os.environ).context
 
 
 def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
@@ -162,7 +169,13 @@ def model_option_keys() -> Sequence[str]:
 
 
 def providers() -> Sequence[Mapping[str, Any]]:
-    """Every provider: `provider`, `family`, `example`, `url`, `key` (a variable or None), `features`, and known `models`."""
+    """Every provider: `provider`, `family`, `example`, `url`, `key` (a variable or None), `features`, and known `models`.
+
+    `cost_currency` is that of the costs that the server itself reports, None where it reports none. Of a model, what is None is
+    not known.
+    """
+    from msgspec import to_builtins
+
     from semel.adapters.models.rows import rows
 
     return [
@@ -173,7 +186,11 @@ def providers() -> Sequence[Mapping[str, Any]]:
             "url": row.base_url,
             "key": row.key,
             "features": list(row.features),
-            "models": {model: {"context": known.context, "max_output": known.max_output} for model, known in row.models.items()},
+            "cost_currency": row.dialect.get("cost_currency"),
+            "models": {
+                model: {"context": known.context, "max_output": known.max_output, "price": to_builtins(known.price)}
+                for model, known in row.models.items()
+            },
         }
         for name, row in rows(os.environ).items()
     ]

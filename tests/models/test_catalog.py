@@ -12,7 +12,7 @@ from semel.adapters.models.catalog import (
     ModelOptions,
     build_model,
     check_bundle,
-    has_price,
+    cost_currency,
     key_problem,
     parse_options,
     resolve,
@@ -205,7 +205,7 @@ def test_a_scripted_model_is_restored_from_its_file(tmp_path):
     path.write_text(json.dumps({"answers": [{"text": "x"}]}))
     bundle = build_model(f"scripted:{path}", clock=HandClock(), environ={}).bundle
     assert restore_model(bundle, clock=HandClock(), environ={}).bundle == bundle
-    assert not has_price(bundle)
+    assert cost_currency(bundle) is None
     assert key_problem(bundle, environ={}) is None
 
 
@@ -229,9 +229,10 @@ def test_a_script_with_a_mistake_is_refused_with_its_place(text, tmp_path):
 
 
 def test_prices_are_known_where_somebody_states_them():
-    assert not has_price(resolve("openai:gpt-5", NONE))
-    assert has_price(resolve("openrouter:x/y", NONE))
-    assert has_price(resolve("openai:gpt-5", ModelOptions(price=Price(currency="USD", input="1.25", output="10"))))
+    assert cost_currency(resolve("openai:gpt-5", NONE)) is None
+    assert cost_currency(resolve("openrouter:x/y", NONE)) == "USD"
+    priced = ModelOptions(price=Price(currency="EUR", input="1.25", output="10"))
+    assert cost_currency(resolve("openai:gpt-5", priced)) == "EUR"
 
 
 def test_a_missing_key_is_found_before_a_run():

@@ -158,11 +158,22 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
     missing = wiring.key_missing(model.bundle, agent.model_options)
     if missing is not None:
         raise BadSettings(f"agent {agent.name!r} cannot reach its model: {missing}")
-    if agent.limits.cost is not None and not wiring.priced(model.bundle):
-        raise BadSettings(
-            f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it"
-        )
+    if agent.limits.cost is not None:
+        _check_cost_limit(agent, model.bundle)
     return _kit(agent, model, deps, clock, owns_model=model is not agent.model)
+
+
+def _check_cost_limit(agent: Agent[Any], bundle: Bundle) -> None:
+    """Raise BadSettings for a limit that could not hold: without a price, or with one in another currency."""
+    limit, currency = agent.limits.frozen().cost, wiring.cost_currency(bundle)
+    what = f"agent {agent.name!r} has a cost limit"
+    if currency is None:
+        raise BadSettings(
+            f"{what}, but no price is known for {bundle.model}; set `price` in its row of models.toml or in the model options, "
+            f"or drop the limit"
+        )
+    if limit is not None and limit.currency != currency:
+        raise BadSettings(f"{what} in {limit.currency}, but {bundle.model} is paid in {currency}; write the limit in {currency}")
 
 
 def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock: Clock) -> Kit:

@@ -174,12 +174,13 @@ def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOpt
     return None if optional or environ.get(name, "").strip() else f"no key for {endpoint.host}: set {name}"
 
 
-def has_price(bundle: Bundle) -> bool:
-    """Whether answers of this model come with a cost, so that a cost limit can hold."""
+def cost_currency(bundle: Bundle) -> str | None:
+    """The currency of what answers of this model cost, so that a cost limit can hold; None where no price is known."""
     if bundle.family == scripted.FAMILY:
-        return False
+        return None
     options = FAMILIES[bundle.family].decode(bundle.options)
-    return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+    told: str | None = getattr(options.dialect, "cost_currency", None)
+    return told if told is not None or options.price is None else options.price.currency
 
 
 def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
@@ -210,11 +211,20 @@ def state_policies_of(bundle: Bundle) -> StatePolicies:
     return StatePolicies(text_state=getattr(dialect, "text_state", False), reasoning_echo=OPENROUTER_ECHO if openrouter else None)
 
 
-def known_of(spec: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
-    """What the catalog knows of a model by that name; nothing for one that it does not list."""
-    prefix, _, name = spec.partition(":")
-    provider = rows(environ).get(prefix)
-    return provider.models.get(name, ModelRow()) if provider is not None else ModelRow()
+def known_of(family: str, endpoint: str, model: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
+    """What the catalog knows today of the model of a bundle; nothing for one that no row lists at its address."""
+    for provider in rows(environ).values():
+        row = provider.models.get(model) if provider.family == family else None
+        if row is not None and _serves_at(provider, endpoint, environ):
+            return row
+    return ModelRow()
+
+
+def _serves_at(provider: Provider, endpoint: str, environ: Mapping[str, str]) -> bool:
+    try:
+        return parse_endpoint(provider.url(environ)).base_url == endpoint
+    except BadSettings:  # a variable of its address is not set, so nobody asks it
+        return False
 
 
 def _build(

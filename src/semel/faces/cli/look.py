@@ -15,6 +15,7 @@ from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_c
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
+from semel.faces.spending import spending_of
 from semel.faces.story import CallStory, RunStory, tell, text_of
 from semel.faces.views import frames_of, view_of
 
@@ -167,7 +168,7 @@ def _show_next(status: Status, owner: str | None) -> None:
 def explain(*, session: str, state: str | None, as_json: bool) -> int:
     """Say in plain sentences why SESSION is in the state that it is in, and with which command it goes on."""
     view = view_of(ground_of(state).store, session)
-    sentences = sentences_of(view.state, carried=view.owner is not None)
+    sentences = (*sentences_of(view.state, carried=view.owner is not None), *spending_of(view.state))
     commands = [None if one.command is None or not _is_verb(one.command[0]) else plain_command(*one.command) for one in sentences]
     if as_json:
         told = [
