@@ -41,6 +41,29 @@ def test_a_file_that_is_not_there_is_named_and_nothing_is_sent(tmp_path: Path) -
     assert "the file nope.png cannot be read: No such file or directory" in done.refusal()
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "content", "told"),
+    [
+        ("openai_chat", "old.txt", "Zürich".encode("latin-1"), "'old.txt' is taken for text/plain, and is not UTF-8; save"),
+        (
+            "anthropic_messages",
+            "big.png",
+            PNG.ljust(3_932_161),
+            "at most 3932160 (picture_bytes_most of anthropic_messages); send",
+        ),
+    ],
+)
+def test_a_file_that_no_request_could_show_is_one_line_and_nothing_is_sent(
+    family: str, name: str, content: bytes, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with serve_in_thread({"answers": [{"text": "hi"}]}) as server:
+        shop = shop_at(tmp_path, server.url, family)
+        done = shop.semel("run", "Look", "--file", name)
+        assert (done.exit, server.requests, shop.semel("ls").out.count("s-")) == (2, [], 0)
+    assert told in done.refusal()
+
+
 def refusal(status: int, body: JSON, **headers: str) -> dict[str, Any]:
     fault = {"kind": "status", "status": status, "body": body, "headers": headers, "times": None}
     return {"answers": [{"text": "hi", "fault": fault}]}
@@ -151,7 +174,7 @@ def test_a_window_and_a_price_as_the_page_adds_them_are_listed_limit_the_cost_an
             (tmp_path / "agent.toml").write_text(agent.replace("limits = {", f'limits = {{ cost = "{limit}",'), encoding="utf-8")
             assert told in shop.semel("run", "Go", "--session", "s", HOUSE_KEY="k").err
     told = shop.semel("explain", "s").out
-    assert "It has used 15,000 tokens; they cost 0.015 EUR." in told
+    assert "The run has used 15,000 tokens; they cost 0.015 EUR." in told
     assert "The window of small is 32,000 tokens." in told
     del shop.variables["SEMEL_MODELS"]
     assert "The window of small is unknown." in shop.semel("explain", "s").out
@@ -162,7 +185,7 @@ def test_what_an_answer_cost_is_unknown_without_a_price(tmp_path: Path) -> None:
     with serve_in_thread({"answers": [{"text": "hi", "usage": {"input": 10, "output": 5}}]}) as server:
         shop = shop_at(tmp_path, server.url, "openai_chat")
         shop.semel("run", "Go", "--session", "s")
-        assert "It has used 15 tokens; what they cost is unknown: no price of m is known." in shop.semel("explain", "s").out
+        assert "The run has used 15 tokens; what they cost is unknown: no price of m is known." in shop.semel("explain", "s").out
         (tmp_path / "agent.toml").write_text(
             f'name = "a"\nmodel = "openai_chat:m@{server.url}"\nlimits = {{ cost = "1.00 EUR" }}\n'
         )

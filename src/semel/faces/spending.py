@@ -38,7 +38,7 @@ def _sentences(state: Session, family: str, endpoint: str, model: str) -> Iterat
     else:
         cost = f"they cost {usage.cost}"
         cost += f" of at most {limits.cost}" if limits is not None and limits.cost is not None else ""
-    yield Sentence(text=f"It has used {tokens}; {cost}.")
+    yield Sentence(text=f"The run has used {tokens}; {cost}.")
     window = wiring.window_of(family, endpoint, model)
     known = f"is {window:,} tokens" if window is not None else "is unknown"
     yield Sentence(text=f"The window of {name} {known}.")
