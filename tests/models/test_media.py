@@ -95,7 +95,7 @@ def texts_of(family: str, body: bytes) -> list[str]:
             elif value.get("format") in ("txt", "csv", "md", "html") and isinstance(source, dict):
                 found.append(base64.b64decode(source["bytes"]).decode())
             for name, item in value.items():
-                if name in ("text", "output") and isinstance(item, str) and "of type" in item:
+                if name in ("text", "output", "content") and isinstance(item, str) and "of type" in item:
                     found.append(item)
                 walk(item)
 

@@ -74,6 +74,21 @@ class FileForm:
                 found.append(self.shown(_with_bytes(part, loaded)))
         return found
 
+    def words_first(self, parts: Sequence[Part], loaded: Mapping[str, bytes]) -> tuple[list[str], list[Part]]:
+        """What the parts of a result say in words, text files among them, and the others: for where a result is text alone."""
+        words: list[str] = []
+        others: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text):
+                words.append(part.text)
+                continue
+            item = read_text(part, loaded) if self.written is not None and is_text_kind(part.media_type) else ""
+            if isinstance(item, Written):
+                words.append(named_text(item))
+            else:
+                others.append(part)
+        return [text for text in words if text.strip()], others
+
     def _text_file(
         self,
         media: Media,

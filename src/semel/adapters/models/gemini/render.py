@@ -12,18 +12,16 @@ from semel.adapters.models.controls import NamedTool, Reasoning, ToolChoice
 from semel.adapters.models.file_limits import PDF, Takes
 from semel.adapters.models.gemini.options import GEMINI, GeminiOptions
 from semel.adapters.models.json_text import dump, member, text_of, to_bytes
-from semel.adapters.models.media import FileForm, Shown, Written, named_text, read_text
+from semel.adapters.models.media import FileForm, Shown, Written, named_text
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_name
-from semel.core.media import is_text_kind
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Bundle,
     Message,
-    Part,
     Prompt,
     Text,
     ToolCall,
@@ -48,9 +46,9 @@ class GeminiForm:
         self._bundle, self._options = bundle, options
         self._turns = Turns(member="parts", text=_text)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
-        self._reads_text = bundle.renderer > 1
-        takes = GEMINI.takes(options.dialect) if self._reads_text else Takes(documents=_OLD_DOCUMENTS, limits=options.dialect)
-        self._files = FileForm(takes=takes, text=_text_part, shown=_shown, written=_written if self._reads_text else None)
+        reads_text = bundle.renderer > 1
+        takes = GEMINI.takes(options.dialect) if reads_text else Takes(documents=_OLD_DOCUMENTS, limits=options.dialect)
+        self._files = FileForm(takes=takes, text=_text_part, shown=_shown, written=_written if reads_text else None)
 
     def head(self, instructions: str, place: Place) -> bytes:
         """Up to the first content."""
@@ -79,23 +77,16 @@ class GeminiForm:
     def _result(self, message: ToolMessage, place: Place) -> bytes:
         name = place.names.get(message.tool_call_id, "unnamed")
         given = place.wire_ids.get(message.tool_call_id)
-        words = [(part, self._words(part, place)) for part in message.parts]
-        said = "\n".join(filter(str.strip, [result_text(message), *(text for _, text in words if text is not None)]))
+        words, others = self._files.words_first(message.parts, place.media)
+        said = "\n".join(filter(str.strip, [result_text(message), *words]))
         response: dict[str, JSON] = {"error" if message.is_error else "output": said} if said else {}
-        sent = self._files.parts([part for part, text in words if text is None], place.media, place.counted)
+        sent = self._files.parts(others, place.media, place.counted)
         shown = [part for part in sent if "inlineData" in part]
         unseen = [part["text"] for part in sent if "text" in part]
         if unseen:
             response["notShown"] = unseen  # parts of a response hold data only
         parts = {"parts": shown} if shown else {}
         return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response, **parts}})
-
-    def _words(self, part: Part, place: Place) -> str | None:
-        """What a part of a result says in words; None for what is shown, or is not."""
-        if isinstance(part, Text):
-            return part.text
-        item = read_text(part, place.media) if self._reads_text and is_text_kind(part.media_type) else ""
-        return None if isinstance(item, str) else named_text(item)
 
     def _answer(self, message: AssistantMessage, place: Place) -> list[bytes]:
         parts: list[bytes] = []

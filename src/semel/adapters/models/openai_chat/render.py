@@ -26,6 +26,7 @@ from semel.core.values import (
     Bundle,
     Message,
     Opaque,
+    Part,
     Prompt,
     Text,
     ToolCall,
@@ -59,11 +60,16 @@ class ChatForm:
 
     def message(self, message: Message, place: Place) -> bytes:
         """One message, and the comma before it."""
-        shown = [] if isinstance(message, AssistantMessage) else self._files.parts(message.parts, place.media, place.counted)
-        value = message_json(message, self._options, renderer=self._bundle.renderer, shown=shown)
+        words: list[str] = []
+        parts: Sequence[Part] = () if isinstance(message, AssistantMessage) else message.parts
+        if isinstance(message, ToolMessage) and self._bundle.renderer > 2:
+            # What a tool says in words stays its own; only what a message of a tool cannot hold stands in one of the user.
+            words, parts = self._files.words_first(parts, place.media)
+        shown = self._files.parts(parts, place.media, place.counted)
+        value = message_json(message, self._options, renderer=self._bundle.renderer, shown=shown, words=words)
         before = b""
         if isinstance(message, ToolMessage):
-            place.shown += _shown_by(message, shown)
+            place.shown += [_text(f"Shown by the tool call {message.tool_call_id}:"), *shown] if parts else []
         else:
             before, place.shown = _showing(place), []
         comma = b"," if place.role else b""
@@ -94,13 +100,17 @@ class ChatForm:
         return b"]," + dump({name: value for name, value in members.items() if name not in refused})[1:]
 
 
-def message_json(message: Message, options: ChatOptions, *, renderer: int = 3, shown: Sequence[JSON] = ()) -> dict[str, JSON]:
-    """One message as the wire has it, members in their fixed order. `shown` is what its parts came to."""
+def message_json(
+    message: Message, options: ChatOptions, *, renderer: int = 3, shown: Sequence[JSON] = (), words: Sequence[str] = ()
+) -> dict[str, JSON]:
+    """One message as the wire has it, members in their fixed order. `words` and `shown` are what its parts came to."""
     if isinstance(message, UserMessage):
         text = message.text if renderer == 1 else visible(message.text, EMPTY_MESSAGE)
         return {"role": "user", "content": [*shown, _text(text)] if message.parts else text}
     if isinstance(message, ToolMessage):
-        text = message.text if renderer == 1 else result_text(message, _SEEN_BELOW)
+        alone = _SEEN_BELOW if shown or renderer < 3 else NO_OUTPUT
+        text = message.text if renderer == 1 else result_text(message, alone)
+        text = "\n".join(filter(str.strip, (message.text, *words))) if words else text
         text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
         return {"role": "tool", "tool_call_id": _id(message.tool_call_id, renderer), "content": text}
     return _assistant_json(message, options, renderer)
@@ -120,13 +130,8 @@ def _written(item: Written, _counted: dict[str, int]) -> JSON:
     return _text(named_text(item))
 
 
-def _shown_by(message: ToolMessage, shown: Sequence[JSON]) -> list[JSON]:
-    """What a tool showed. A message of a tool holds text only, so it waits until all results have been said (wire 2)."""
-    return [*([_text(f"Shown by the tool call {message.tool_call_id}:")] if message.parts else []), *shown]
-
-
 def _showing(place: Place) -> bytes:
-    """What the tools before here showed, as a message of the user."""
+    """What the tools before here showed, as a message of the user: a message of a tool holds text only (wire 2)."""
     return b"," + dump({"role": "user", "content": place.shown}) if place.shown else b""
 
 
