@@ -325,6 +325,7 @@ def test_text_is_never_too_much_for_a_server_of_documents():
     assert refused_file(bundle, [BILL] * 4 + [NOTES] * 9) is None
     assert "documents_most of bedrock_converse" in str(refused_file(bundle, [BILL] * 4 + [NOTES, BILL]))
     assert refused_file(bundle, [ODD]) is None
+    assert refused_file(msgspec.structs.replace(bundle, family="of somebody's own"), [BILL] * 9) is None
 
 
 if __name__ == "__main__":  # writes the goldens

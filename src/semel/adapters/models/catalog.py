@@ -176,18 +176,19 @@ def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOpt
 
 def cost_currency(bundle: Bundle) -> str | None:
     """The currency of what answers of this model cost, so that a cost limit can hold; None where no price is known."""
-    if bundle.family == scripted.FAMILY:
+    family = FAMILIES.get(bundle.family)
+    if family is None:
         return None
-    options = FAMILIES[bundle.family].decode(bundle.options)
+    options = family.decode(bundle.options)
     told: str | None = getattr(options.dialect, "cost_currency", None)
     return told if told is not None or options.price is None else options.price.currency
 
 
 def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
     """Which file of one message is more than the server of this model takes, and by which limit; None if none is."""
-    if bundle.family == scripted.FAMILY:
-        return None
-    family, counted = FAMILIES[bundle.family], dict[str, int]()
+    family, counted = FAMILIES.get(bundle.family), dict[str, int]()
+    if family is None:
+        return None  # a script, or a model of somebody's own, of which nothing is known
     takes = family.takes(family.decode(bundle.options).dialect)
     for media in files:
         sort = takes.sort_of(media.media_type)
