@@ -30,7 +30,7 @@ from semel.core.decide import (
     route,
     seal,
     send,
-    stop_waiting,
+    stop,
     supply_history,
 )
 from semel.core.effects import (
@@ -52,10 +52,12 @@ from semel.core.effects import (
     Resolve,
     Send,
     StopAsking,
+    StopRun,
     UnderWay,
 )
 from semel.core.fold import fold
 from semel.core.hook_notes import HookNote
+from semel.core.leaving import handed_over
 from semel.core.limits import Limits
 from semel.core.outcomes import Settlement, lost
 from semel.core.outcomes import settle as settlement
@@ -96,7 +98,6 @@ class Driver(Telling):
     flying: set[int] = field(default_factory=set)
     asked_about: int | None = None
     doubt: frozenset[int] = frozenset()
-    stopping: bool = False
     fresh: bool = True
     torn: bool = False
     requests: dict[tuple[str, int, bool], bytes] = field(default_factory=dict)
@@ -156,9 +157,9 @@ class Driver(Telling):
         self._do(cancel(self.state, Cancel(at=at), self.under_way))
 
     def stop(self) -> None:
-        if self.asking is None and not self.flying:
-            self._do(stop_waiting(self.state))
-        self.stopping = self.state.run is not None
+        self._do(stop(self.state, StopRun(), self.under_way), keep=True)
+        if not self.fresh:
+            self.seal()
 
     def answer_approval(self, call_key: str, decision: Any, arguments: str | None = None) -> None:
         command = AnswerApproval(call_key=call_key, decision=decision, by="t", arguments=arguments)
@@ -169,7 +170,7 @@ class Driver(Telling):
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
-        self._do(deliver_result(self.state, command, self.under_way, stop=self.stopping))
+        self._do(deliver_result(self.state, command, self.under_way))
 
     def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
         self._do(
@@ -196,17 +197,31 @@ class Driver(Telling):
         )
         self._decide(answered)
 
-    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout") -> None:
+    def fail(
+        self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout", message: str = "too slow"
+    ) -> None:
         effect = self._asked()
         failed = ExchangeFailed(
             attempt=attempt(effect, failure),
             failure=failure,
-            message="too slow",
+            message=message,
             retryable=retryable,
             used=effect.used,
             retry_after_ms=retry_after_ms,
         )
         self._decide(failed)
+
+    def refuse_key(self) -> None:
+        """The provider does not know the key: the run is paused, and given back."""
+        self.fail(retryable=False, failure="auth", message="the server answered 401 (the key came from SHOP_KEY)")
+        if self.state.run is not None:
+            self.die()
+
+    def leave(self) -> None:
+        """The process stops in good order while its model is asked: the request is given up, and the run handed over."""
+        self.asking = None
+        self._do(Decision(records=handed_over(self.state)))
+        self.die()
 
     def back(
         self,
@@ -245,7 +260,7 @@ class Driver(Telling):
         assert self.torn or again == self.state, "the fold of the log is the live state"
         self.torn = False
         self.held.clear()
-        self.asking, self.asked_about, self.doubt, self.stopping, self.fresh = None, None, frozenset(), False, True
+        self.asking, self.asked_about, self.doubt, self.fresh = None, None, frozenset(), True
         self.flying.clear()
         self.tear = None
         self.fence += 1
@@ -267,7 +282,7 @@ class Driver(Telling):
     def seal(self) -> None:
         """Nothing is under way and nothing came back."""
         if self.state.run is not None and self.idle:
-            self._do(seal(self.state, stop=self.stopping))
+            self._do(seal(self.state))
 
     @property
     def under_way(self) -> UnderWay | None:
@@ -289,7 +304,7 @@ class Driver(Telling):
 
     def _decide(self, outcome: Outcome) -> None:
         self.asking = None
-        self._do(decide(self.state, outcome, doubt=self.doubt, now_ms=0, policy=self.policy, stop=self.stopping))
+        self._do(decide(self.state, outcome, doubt=self.doubt, now_ms=0, policy=self.policy))
 
     def _asked(self) -> CallModel:
         assert self.asking is not None

@@ -37,6 +37,6 @@ def is_idle(state: Session) -> bool:
     One that waits for credentials or a restart goes on with whoever resumes it.
     """
     run = state.run
-    if run is None or run.aborting or pause_of(state) not in (WaitKind.APPROVAL, WaitKind.TOOL_HELD):
+    if run is None or run.ending or pause_of(state) not in (WaitKind.APPROVAL, WaitKind.TOOL_HELD):
         return False
     return all(wait.call_key is None or wait.call_key not in state.late for wait in waits_of(state))

@@ -15,7 +15,7 @@ from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
-from semel.core.waiting import pause_of
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
@@ -46,7 +46,7 @@ class SessionActor:
         self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
         self._wishes = Wishes()
-        self._published: tuple[str | None, bool] | None = None
+        self._published: tuple[str | None, bool, WaitKind | None] | None = None
         self.closed: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
 
     @property
@@ -139,14 +139,6 @@ class SessionActor:
 
         await self.ask(verdict)
         self._publish()
-
-    async def end_run(self, kit: Kit | None) -> None:
-        """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). `kit` is for a run at rest."""
-        self._wishes.to_end = self.state.newest
-        if self.running and self._inbox is not None:
-            self._inbox.wake()
-        elif kit is not None:
-            await self.resume(kit)
 
     async def resolve_and_continue(self, command: Resolve, go_on: Send, kit: Kit) -> str:
         """A verdict and the run that goes on after it, in one write; answered with that run's id (design 14)."""
@@ -256,8 +248,8 @@ class SessionActor:
         return self.state.newest or ""
 
     def _publish_on_change(self) -> None:
-        """At the start of a run, at its end, when a resume takes it up, and when a call turns out to be unknown."""
-        now = (self.state.newest, self.state.run is None)
+        """At the start of a run, at its end, when a resume takes it up, and when it begins or ends to wait for somebody."""
+        now = (self.state.newest, self.state.run is None, pause_of(self.state))
         if now != self._published and self._publish():
             self._published = now
 
