@@ -192,8 +192,8 @@ def queue_that_drains_past_an_unknown(patch: pytest.MonkeyPatch) -> None:
 def attempt_that_takes_up_what_came_later(patch: pytest.MonkeyPatch) -> None:
     recover = sessions.recover
 
-    def forgetful(state: Session, *policy: Any) -> Decision:
-        decision = recover(state, *policy)
+    def forgetful(state: Session, *policy: Any, **more: Any) -> Decision:
+        decision = recover(state, *policy, **more)
         later = tuple(item.entry_id for item in state.pending)
         records = tuple(
             replace(record, drained=(*record.drained, *later)) if isinstance(record, StepStarted) else record

@@ -3,7 +3,6 @@
 This is the door to all decisions: the commands of `core.effects` are answered by the functions that it names.
 """
 
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
@@ -26,7 +25,7 @@ from semel.core.effects import (
 )
 from semel.core.ending import close_unstarted, seal
 from semel.core.history import supply_history
-from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.keys import answer_entry_of, definition, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.late import deliver_result
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
 from semel.core.messages import deliver_message, due_message, hand_over, retract, route
@@ -55,7 +54,7 @@ from semel.core.stopping import ends_behind
 from semel.core.targets import is_bound, prefix_of, target_of
 from semel.core.transcript import holds_opaque
 from semel.core.turn import TurnFacts, after_turn, asked_end, drainable, finish
-from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
+from semel.core.values import AssistantMessage, Part, UserMessage
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
@@ -258,7 +257,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
     said = UserMessage(text=command.text, parts=command.parts)
     input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
-    frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
+    frozen = [definition(content) for content in named]
     new = tuple(entry for entry in (*frozen, input_entry) if entry.entry_id not in state.entries)
     return RunStarted(
         run_id=run_id,

@@ -14,9 +14,20 @@ from semel.core.calls import Batch, Step
 from semel.core.decide import after_answer
 from semel.core.effects import CallModel, Decision
 from semel.core.ending import close_unstarted
+from semel.core.keys import definition
 from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
-from semel.core.records import Failure, Record, Replayed, ResumeStarted, RunFinished, StepStarted, TurnFinished
+from semel.core.records import (
+    Config,
+    Failure,
+    Record,
+    Replayed,
+    ResumeStarted,
+    RunFinished,
+    RunRefrozen,
+    StepStarted,
+    TurnFinished,
+)
 from semel.core.settle import end_of, settle, turn_facts
 from semel.core.standing import CallClass, classify
 from semel.core.state import Run, Session
@@ -101,8 +112,11 @@ FOUND: tuple[tuple[str, str, str], ...] = (
 """What is found, what a resume does, and what it does where a cancel or a stop is in the log."""
 
 
-def recover(state: Session, policy: Policy = allow_all) -> Decision:
-    """The first decision of a resume; empty when no run is open. `resume_started` stands first (P27)."""
+def recover(state: Session, policy: Policy = allow_all, *, refrozen: Config | None = None) -> Decision:
+    """The first decision of a resume; empty when no run is open. `resume_started` stands first (P27).
+
+    `refrozen` is another config that a run which no model has answered goes on with (P11).
+    """
     run = state.run
     if run is None:
         return Decision()
@@ -112,7 +126,8 @@ def recover(state: Session, policy: Policy = allow_all) -> Decision:
     if step is None or step.answer is None:
         if run.ending:
             return _ends(state, run, asked_end(run, run.usage))
-        return _begins(state, run) if step is None else _redo(state, run, step)
+        anew = () if refrozen is None else (_refrozen(state, run, refrozen),)
+        return _begins(state, run, anew) if step is None else _redo(state, run, step, anew)
     if not step.answer.calls:
         return after_answer(state, run, step, policy, head=(_resume_started(state, run),))
     if step.batch is None:
@@ -136,12 +151,17 @@ def _ends(state: Session, run: Run, end: RunFinished) -> Decision:
     return Decision(records=(_resume_started(state, run), end))
 
 
-def _begins(state: Session, run: Run) -> Decision:
+def _refrozen(state: Session, run: Run, config: Config) -> RunRefrozen:
+    entry = definition(config)
+    return RunRefrozen(run_id=run.run_id, config=entry.entry_id, entries=() if entry.entry_id in state.entries else (entry,))
+
+
+def _begins(state: Session, run: Run, anew: tuple[RunRefrozen, ...]) -> Decision:
     records, effects = begin_step(state, run, 1)
-    return Decision(records=(_resume_started(state, run), *records), effects=effects)
+    return Decision(records=(_resume_started(state, run), *anew, *records), effects=effects)
 
 
-def _redo(state: Session, run: Run, step: Step) -> Decision:
+def _redo(state: Session, run: Run, step: Step, anew: tuple[RunRefrozen, ...]) -> Decision:
     """Ask again: the request is a function of the transcript, which has not changed, so its bytes are the same (P4)."""
     resumed = _resume_started(state, run, redone=(f"step {step.step_id}",))
     cut_short = step.attempt - step.put_off
@@ -156,7 +176,7 @@ def _redo(state: Session, run: Run, step: Step) -> Decision:
         drained=step.drained,
     )
     ask = CallModel(step_id=step.step_id, attempt=again.attempt, used=step.redeliveries, not_before_ms=step.not_before_ms)
-    return Decision(records=(resumed, again), effects=(ask,))
+    return Decision(records=(resumed, *anew, again), effects=(ask,))
 
 
 def _plan_again(state: Session, run: Run, step: Step, policy: Policy) -> Decision:

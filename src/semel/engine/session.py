@@ -108,7 +108,7 @@ class SessionActor:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
             self.warnings = check_tools(run.tools, specs, run.agent.name) if checked else ()
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
-            await self._start(recover(self.state, kit.policy), kit)
+            await self._start(recover(self.state, kit.policy, refrozen=kit.refrozen), kit)
         return run.run_id
 
     async def ask(self, choose: Choose) -> bool:
@@ -235,10 +235,7 @@ class SessionActor:
     def _refuse_second_run(self) -> None:
         pause = pause_of(self.state)
         if pause is not None:
-            raise SessionBusy(
-                f"session {self.state.session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
-                f"A delivery of `queue` or `interrupt` does not wait for it"
-            )
+            raise waits_for_somebody(self.state.session, pause)
         if self.state.run is not None:
             raise SessionBusy(
                 f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"
@@ -289,6 +286,14 @@ class Carried:
             if not self._task.cancelled():
                 self._task.result()
         return self._actor.state
+
+
+def waits_for_somebody(session: str, pause: WaitKind) -> SessionBusy:
+    """The refusal of a message that would start a run, by one that is paused."""
+    return SessionBusy(
+        f"session {session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
+        f"A delivery of `queue` or `interrupt` does not wait for it"
+    )
 
 
 async def open_actor(ground: Ground, session: str) -> SessionActor:
