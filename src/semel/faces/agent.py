@@ -178,7 +178,7 @@ def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock:
 
 
 def refrozen_config(agent: Agent[OutputT], run: Run, clock: Clock) -> Config | None:
-    """The config that a run goes on with whose key was refused before a model answered; None where it keeps its own (P11).
+    """The config of a run whose key was refused before a model answered, with today's door; None where it keeps its own (P11).
 
     Only how the key is shown may be another one now: endpoint, model and the bytes of the request stay what they were (P4). Behind
     an answer that is frozen, too (P5).
