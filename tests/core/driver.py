@@ -57,7 +57,6 @@ from semel.core.effects import (
 )
 from semel.core.fold import fold
 from semel.core.hook_notes import HookNote
-from semel.core.leaving import handed_over
 from semel.core.limits import Limits
 from semel.core.outcomes import Settlement, lost
 from semel.core.outcomes import settle as settlement
@@ -197,31 +196,17 @@ class Driver(Telling):
         )
         self._decide(answered)
 
-    def fail(
-        self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout", message: str = "too slow"
-    ) -> None:
+    def fail(self, *, retryable: bool = True, retry_after_ms: int | None = None, failure: str = "timeout") -> None:
         effect = self._asked()
         failed = ExchangeFailed(
             attempt=attempt(effect, failure),
             failure=failure,
-            message=message,
+            message="too slow",
             retryable=retryable,
             used=effect.used,
             retry_after_ms=retry_after_ms,
         )
         self._decide(failed)
-
-    def refuse_key(self) -> None:
-        """The provider does not know the key: the run is paused, and given back."""
-        self.fail(retryable=False, failure="auth", message="the server answered 401 (the key came from SHOP_KEY)")
-        if self.state.run is not None:
-            self.die()
-
-    def leave(self) -> None:
-        """The process stops in good order while its model is asked: the request is given up, and the run handed over."""
-        self.asking = None
-        self._do(Decision(records=handed_over(self.state)))
-        self.die()
 
     def back(
         self,

@@ -15,6 +15,7 @@ from semel.core.values import AssistantMessage, Block, Effect, Stop, Text, ToolC
 from tests.core.cast import TOOLS, asks_for
 from tests.core.driver import Died
 from tests.core.machine import bad, good, say, unknown
+from tests.core.pausing import leave, refuse_key
 from tests.core.thinker import Thinker
 
 BATCHES = (
@@ -202,10 +203,10 @@ class Player:
         self.driver.fail(retryable=argument % 4 != 0, retry_after_ms=5000 if argument % 2 else None)
 
     def refuse_key(self, _argument: int) -> None:
-        self.driver.refuse_key()
+        refuse_key(self.driver)
 
     def leave(self, _argument: int) -> None:
-        self.driver.leave()
+        leave(self.driver)
 
     def back_all(self, _argument: int) -> None:
         self.driver.back()

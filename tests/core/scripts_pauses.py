@@ -3,19 +3,20 @@
 from tests.core.cast import driver
 from tests.core.driver import Driver
 from tests.core.machine import call, say
+from tests.core.pausing import leave, refuse_key
 
 
 def key_refused() -> Driver:
     d = driver()
     d.send()
-    d.refuse_key()
+    refuse_key(d)
     d.message("q1", "and then?", "queue")
     d.resume()
-    d.refuse_key()
+    refuse_key(d)
     d.resume()
     d.answer(call("read"))
     d.back()
-    d.refuse_key()
+    refuse_key(d)
     d.message("s1", "hurry", "steer")
     d.resume()
     d.answer(say("done"))
@@ -26,11 +27,11 @@ def key_refused() -> Driver:
 def handed_over() -> Driver:
     d = driver()
     d.send()
-    d.leave()
+    leave(d)
     d.resume()
     d.answer(call("read"))
     d.back()
-    d.leave()
+    leave(d)
     d.resume()
     d.answer(say("done"))
     return d

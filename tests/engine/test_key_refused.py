@@ -17,6 +17,8 @@ from semel.ports.log import SessionStore
 from semel.ports.model import FailureClass
 from semel.testing.model_server import ModelServer
 from tests.core.cast import driver
+from tests.core.driver import Driver
+from tests.core.pausing import leave, refuse_key
 from tests.engine.doors import WORDS, attempts, behind_a_door, pauses
 from tests.engine.fakes import call, counting, events_of, ground, loop_turns
 from tests.engine.test_parked import Pager, paged
@@ -106,7 +108,7 @@ def test_only_an_attempt_that_was_cut_short_counts_towards_the_limit(how: str) -
     d = driver()
     d.send()
     for _ in range(12):
-        {"a crash": d.die, "a leaving": d.leave, "a refused key": d.refuse_key}[how]()
+        {"a crash": Driver.die, "a leaving": leave, "a refused key": refuse_key}[how](d)
         d.resume()
         if d.state.run is None:
             break

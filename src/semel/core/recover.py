@@ -106,7 +106,11 @@ FOUND: tuple[tuple[str, str, str], ...] = (
         "close the batch",
     ),
     ("an open batch", "each call by its class, below", "close the batch: nothing more is sent"),
-    ("a finished batch with an unknown call", "the missing marker, then the end as `interrupted`", "the same, as `cancelled`"),
+    (
+        "a finished batch with an unknown call",
+        "the missing marker, then the end as `interrupted`",
+        "the same; a run that was cancelled ends as `cancelled`",
+    ),
     ("a finished batch", "the stop conditions again, then the next step", "end it"),
 )
 """What is found, what a resume does, and what it does where a cancel or a stop is in the log."""

@@ -178,10 +178,10 @@ def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock:
 
 
 def refrozen_config(agent: Agent[OutputT], run: Run, clock: Clock) -> Config | None:
-    """The config of a run whose key was refused before a model answered, with today's door; None where it keeps its own (P11).
+    """The config of a run whose key was refused before a model answered, as its door is today; None where it stays (P11).
 
-    Only how the key is shown may be another one now: endpoint, model and the bytes of the request stay what they were (P4). Behind
-    an answer that is frozen, too (P5).
+    Only how the key is shown may be another one now: endpoint, model and the bytes of the request stay what they were (P4).
+    Behind an answer that is frozen, too (P5).
     """
     if run.model_steps or run.pause is None or run.pause.reason != "auth_required":
         return None
