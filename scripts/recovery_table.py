@@ -55,9 +55,10 @@ have their intents and were not sent; they are sent once the held result is on d
 
 ## When a run is paused for a key, or handed over
 
-Where a provider refused the key, `run_paused` with the reason `auth_required` tells its words. A resume is one more attempt of the
-step, with the same bytes and the key as it is read then; where that is refused, too, the run is paused again. Before any model has
-answered the run, the resume may show the key in another way (`run_refrozen`), and nothing else of what is frozen changes.
+Where a provider refused the key, `run_paused` with the reason `auth_required` tells its words. A resume is one more attempt of
+the step, with the same bytes and the key as it is read then; where that is refused, too, the run is paused again. Before any
+model has answered the run, the resume may show the key in another way (`run_refrozen`), and nothing else of what is frozen
+changes.
 
 A process that is stopped in good order while the next thing of a run is to ask its model says so: `run_paused` with the reason
 `restart`, in the write of the results that it still made durable. Neither kind of attempt counts among those that were cut short,
