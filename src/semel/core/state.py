@@ -124,8 +124,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
     `last_calls` are those of the newest answer, and `repeats` counts the turns in a row, up to now, that made the same ones;
-    `unpriced` says that some answer told no cost. `cancels` are the requests to end it, as recorded: aborting is derived from them
-    and stored nowhere (D2, Q14). `stopping` says that it was asked to end as at a limit. `cache` proves what resumes saved;
+    `unpriced` says that some answer told no cost. `cancels` are the requests to end it, as recorded: aborting is derived from
+    them and stored nowhere (D2, Q14). `stopping` says that it was asked to end as at a limit. `cache` proves what resumes saved;
     `asked_fence` and `asks_again` say whether its next answer makes such a proof.
     """
 
