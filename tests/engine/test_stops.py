@@ -14,6 +14,7 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.memory.store import Medium
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
+from semel.core.status import decode_status
 from semel.engine.resume import Ground
 from semel.errors import ApprovalClosed
 from tests.engine.fakes import call, counting, events_of, ground, script_file
@@ -120,3 +121,24 @@ async def test_an_approval_of_a_stopped_run_is_refused_and_its_call_never_leaves
             await session.approve(key)
     assert pay.keys == []
     assert [record["decision"] for record in records_of(on, "approval_resolved")] == ["cancelled"]
+
+
+async def test_the_published_status_says_that_a_run_waits_for_a_person_and_that_it_goes_on(tmp_path: Path) -> None:
+    model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done"})
+    agent = Agent("a", model=model, tools=[counting("pay")], policy=[Rule("ask", tool="pay")])
+    on = ground()
+
+    def published() -> tuple[str, str | None]:
+        status = decode_status(on.store.read_status("s"))
+        assert status is not None
+        return status.state, status.reason
+
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        paused = await (await session.send("go")).result()
+        assert isinstance(paused, Paused)
+        assert published() == ("paused", "approval")
+        run = await session.approve(paused.waits[0].call_key or "")
+        assert run is not None
+        assert isinstance(await run.result(), Completed)
+    assert published() == ("completed", "completed")

@@ -61,7 +61,7 @@ def sweep(lives: Lives, root: Path, *, every: int) -> int:
 
 @pytest.mark.timeout(300)
 def test_a_run_that_waits_for_a_key_and_is_stopped_survives_a_kill_at_a_persistence_call(lives: Lives, tmp_path: Path) -> None:
-    assert sweep(lives, tmp_path, every=7) >= 20
+    assert sweep(lives, tmp_path, every=11) >= 20
 
 
 @pytest.mark.prove
