@@ -90,6 +90,13 @@ def model_frozen(bundle: Bundle, options: Mapping[str, object], clock: Clock) ->
     return restore_model(bundle, clock=clock, environ=os.environ, options=parse_options(options))
 
 
+def opened_otherwise(recorded: Bundle, today: Bundle) -> bool:
+    """Whether today's bundle is the recorded one but for how a key is shown to its endpoint."""
+    from semel.adapters.models.catalog import differ_in_auth
+
+    return differ_in_auth(recorded, today)
+
+
 def key_missing(bundle: Bundle, options: Mapping[str, object]) -> str | None:
     """What to do about a key that a model needs and that is not there; None if all is well."""
     from semel.adapters.models.catalog import key_problem, parse_options

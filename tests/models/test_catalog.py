@@ -13,6 +13,7 @@ from semel.adapters.models.catalog import (
     build_model,
     check_bundle,
     cost_currency,
+    differ_in_auth,
     key_problem,
     parse_options,
     resolve,
@@ -298,3 +299,40 @@ def test_resolving_and_building_do_not_import_the_http_client():
     print(done.stdout)
     assert done.stdout.split()[0] == "False"
     assert done.stdout.split()[2] == "False"
+
+
+SHAPES = {
+    "anthropic_messages": ("x-api-key", "bearer"),
+    "bedrock_converse": ("sigv4", "bearer"),
+    "gemini": ("x-goog-api-key", "bearer"),
+    "openai_chat": ("bearer", "api-key"),
+    "openai_responses": ("bearer", "api-key"),
+}
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_two_bundles_that_show_a_key_in_two_ways_and_are_otherwise_equal_are_told_from_all_others(family: str) -> None:
+    def bundle(auth: str, name: str = "m", port: int = 8000, **more: object) -> Bundle:
+        options = parse_options({"dialect": {"auth": auth}, **more})
+        return resolve(f"{family}:{name}@http://127.0.0.1:{port}/v1", options, {})
+
+    one, other = SHAPES[family]
+    recorded = bundle(one)
+    assert differ_in_auth(recorded, bundle(other))
+    for today in (
+        recorded,
+        bundle(other, name="n"),
+        bundle(other, port=8001),
+        bundle(other, max_output_tokens=7),
+        bundle(other, body={"x": 1}),
+        msgspec.structs.replace(bundle(other), renderer=99),
+        Bundle(family="scripted", model="m", endpoint="x", renderer=1),
+    ):
+        assert not differ_in_auth(recorded, today)
+    assert not differ_in_auth(Bundle(family="scripted", model="m", endpoint="x", renderer=1), recorded)
+
+
+def test_a_bedrock_run_that_was_signed_may_go_on_with_a_key_of_its_own() -> None:
+    signed = resolve("bedrock:m", NONE, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"})
+    keyed = resolve("bedrock:m", NONE, {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "us-east-1"})
+    assert differ_in_auth(signed, keyed)

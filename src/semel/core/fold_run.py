@@ -26,6 +26,7 @@ from semel.core.records import (
     RunRecord,
     RunRefrozen,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     StepStarted,
@@ -74,16 +75,20 @@ def run_handler(record: RunRecord) -> Handler:
             return _model_retry
         case ResumeStarted():
             return _resume_started
-        case RunCancelRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
+        case RunCancelRequested() | RunStopRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
             return _outside_handler(record)
     assert_never(record)
 
 
-def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired) -> Handler:
+def _outside_handler(
+    record: RunCancelRequested | RunStopRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired,
+) -> Handler:
     """Of what is asked of the run from outside its steps."""
     match record:
         case RunCancelRequested():
             return _cancel_requested
+        case RunStopRequested():
+            return _stop_requested
         case RunPaused():
             return _run_paused
         case RunRefrozen():
@@ -107,6 +112,11 @@ def _resume_started(state: Session, logged: Position, record: ResumeStarted) -> 
 def _cancel_requested(state: Session, logged: Position, record: RunCancelRequested) -> Session:
     run = open_run(state, logged, record.run_id)
     return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+
+
+def _stop_requested(state: Session, logged: Position, record: RunStopRequested) -> Session:
+    run = open_run(state, logged, record.run_id)
+    return replace(state, run=replace(run, stopping=True))
 
 
 def _run_started(state: Session, logged: Position, record: RunStarted) -> Session:
@@ -197,7 +207,7 @@ def _opaque_state_voided(state: Session, logged: Position, record: OpaqueStateVo
 def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
-    if run.aborting:
+    if run.ending:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
     if run.asked_fence != logged.fence:
         change(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence != 0)
@@ -345,6 +355,9 @@ def _run_paused(state: Session, logged: Position, record: RunPaused) -> Session:
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, "a run is paused for held calls, but waits for something else"
         )
+    step = run.in_flight
+    if step is not None and run.pause is None and record.reason != "tool_held":  # an attempt is put off once
+        run = replace(run, step=replace(step, put_off=step.put_off + 1))
     return replace(state, run=replace(run, pause=record))
 
 

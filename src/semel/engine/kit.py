@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from semel.core.policy import Policy, allow_all
+from semel.core.records import Config
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
 from semel.ports.model import ModelPort
@@ -16,7 +17,8 @@ class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
     `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
-    the model was made for this run and ends with it; one that the caller made is the caller's.
+    the model was made for this run and ends with it; one that the caller made is the caller's. `refrozen` is the config that an
+    open run goes on with, where that is not the one it has (P11).
     """
 
     model: ModelPort
@@ -25,6 +27,7 @@ class Kit:
     owns_model: bool = True
     policy: Policy = allow_all
     hooks: Hooks = field(default_factory=Hooks)
+    refrozen: Config | None = None
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""

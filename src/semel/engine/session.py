@@ -15,7 +15,7 @@ from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
-from semel.core.waiting import pause_of
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
@@ -46,7 +46,7 @@ class SessionActor:
         self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
         self._wishes = Wishes()
-        self._published: tuple[str | None, bool] | None = None
+        self._published: tuple[str | None, bool, WaitKind | None] | None = None
         self.closed: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
 
     @property
@@ -108,7 +108,7 @@ class SessionActor:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
             self.warnings = check_tools(run.tools, specs, run.agent.name) if checked else ()
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
-            await self._start(recover(self.state, kit.policy), kit)
+            await self._start(recover(self.state, kit.policy, refrozen=kit.refrozen), kit)
         return run.run_id
 
     async def ask(self, choose: Choose) -> bool:
@@ -139,14 +139,6 @@ class SessionActor:
 
         await self.ask(verdict)
         self._publish()
-
-    async def end_run(self, kit: Kit | None) -> None:
-        """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). `kit` is for a run at rest."""
-        self._wishes.to_end = self.state.newest
-        if self.running and self._inbox is not None:
-            self._inbox.wake()
-        elif kit is not None:
-            await self.resume(kit)
 
     async def resolve_and_continue(self, command: Resolve, go_on: Send, kit: Kit) -> str:
         """A verdict and the run that goes on after it, in one write; answered with that run's id (design 14)."""
@@ -243,10 +235,7 @@ class SessionActor:
     def _refuse_second_run(self) -> None:
         pause = pause_of(self.state)
         if pause is not None:
-            raise SessionBusy(
-                f"session {self.state.session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
-                f"A delivery of `queue` or `interrupt` does not wait for it"
-            )
+            raise waits_for_somebody(self.state.session, pause)
         if self.state.run is not None:
             raise SessionBusy(
                 f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"
@@ -256,8 +245,8 @@ class SessionActor:
         return self.state.newest or ""
 
     def _publish_on_change(self) -> None:
-        """At the start of a run, at its end, when a resume takes it up, and when a call turns out to be unknown."""
-        now = (self.state.newest, self.state.run is None)
+        """At the start of a run, at its end, when a resume takes it up, and when it begins or ends to wait for somebody."""
+        now = (self.state.newest, self.state.run is None, pause_of(self.state))
         if now != self._published and self._publish():
             self._published = now
 
@@ -297,6 +286,14 @@ class Carried:
             if not self._task.cancelled():
                 self._task.result()
         return self._actor.state
+
+
+def waits_for_somebody(session: str, pause: WaitKind) -> SessionBusy:
+    """The refusal of a message that would start a run, by one that is paused."""
+    return SessionBusy(
+        f"session {session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
+        f"A delivery of `queue` or `interrupt` does not wait for it"
+    )
 
 
 async def open_actor(ground: Ground, session: str) -> SessionActor:

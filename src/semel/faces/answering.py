@@ -51,6 +51,12 @@ class CancelArgs(Arguments, frozen=True, kw_only=True):
     by: str | None = None
 
 
+class StopArgs(Arguments, frozen=True, kw_only=True):
+    """Who ends a run behind its turn."""
+
+    by: str | None = None
+
+
 class ApproveArgs(Arguments, frozen=True, kw_only=True):
     """A call that waits for an approval, by its whole key; `arguments` are changed ones, as JSON text."""
 
@@ -142,7 +148,7 @@ VERBS: dict[str, tuple[type[Arguments], Act]] = {
     "send": (SendArgs, Desk.send),
     "retract": (KeyArgs, _retract),
     "cancel": (CancelArgs, lambda desk, session, args: desk.runtime.cancel(session, at=args.at, by=args.by)),
-    "stop": (Arguments, lambda desk, session, _: desk.runtime.stop(session)),
+    "stop": (StopArgs, lambda desk, session, args: desk.runtime.stop(session, by=args.by)),
     "resume": (Arguments, lambda desk, session, _: desk.runtime.resume(session)),
     "approve": (
         ApproveArgs,

@@ -21,6 +21,7 @@ from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
+from semel.engine.inbox import Choose
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
@@ -34,9 +35,11 @@ from semel.faces.asking import (
     checked_approval,
     checked_cancel,
     checked_result,
+    checked_stop,
     message_of,
     result_of,
     retract_of,
+    stop_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
 from semel.faces.files import Files, attached, check_files
@@ -217,27 +220,17 @@ class Runtime:
         A run that nobody carries is closed out here, without its agent where that is not at hand: then nobody asks what became of
         a call that a dead process may have sent, and it is unknown.
         """
-        choose = cancel_of(checked_cancel(at, by))
+        return await self._end(session, cancel_of(checked_cancel(at, by)))
 
+    async def stop(self, session: str, *, by: str | None = None) -> RunHandle[Any] | None:
+        """End the open run as `max_steps`, behind its turn or at once where it waits (A7, R38); otherwise as `cancel`."""
+        return await self._end(session, stop_of(checked_stop(by)))
+
+    async def _end(self, session: str, choose: Choose) -> RunHandle[Any] | None:
         async def begin(actor: SessionActor) -> str | None:
             run = actor.state.run
             if run is not None and not await actor.ask(choose) and actor.state.run is not None:
                 await actor.resume(self._keeper.kit_to_close(run, session), checked=False)
-            return None if run is None else run.run_id
-
-        view_of(self._ground.store, session)
-        return await self._keeper.enter(session, begin)
-
-    async def stop(self, session: str) -> RunHandle[Any] | None:
-        """End the open run as `max_steps`, behind its turn or where it waits (A7, R38); None where no run is open.
-
-        A stop is not recorded until the run has ended: a process that dies before takes it along.
-        """
-
-        async def begin(actor: SessionActor) -> str | None:
-            run = actor.state.run
-            if run is not None:
-                await actor.end_run(None if actor.running else self._keeper.crew.kit_of(run, session))
             return None if run is None else run.run_id
 
         view_of(self._ground.store, session)

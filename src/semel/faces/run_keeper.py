@@ -8,10 +8,11 @@ from semel.core.decide import due_message
 from semel.core.due import due_at, is_idle, overdue
 from semel.core.state import Run
 from semel.core.values import UserMessage
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit, closing_kit
 from semel.engine.resume import Ground
-from semel.engine.session import SessionActor
+from semel.engine.session import SessionActor, waits_for_somebody
 from semel.engine.sessions import Begin, Sessions
 from semel.errors import BadAgent, OutcomePending, SemelError
 from semel.faces.crew import Crew
@@ -111,7 +112,10 @@ class RunKeeper:
             handle = await self.enter(session, either, output)
             if not stranded or handle is None:
                 return handle
-            ended = (await handle.rest()).ended.get(handle.run_id)
+            state = await handle.rest()
+            ended, pause = state.ended.get(handle.run_id), pause_of(state)
+            if ended is None and pause is not None and pause is not WaitKind.RESTART:
+                raise waits_for_somebody(session, pause)
             if ended is None:
                 raise stopped(session, handle.run_id)
             if ended.unknown:

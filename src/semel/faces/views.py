@@ -14,6 +14,7 @@ from semel.core.records import AgentRef, ApprovalResolved, Delivery
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
 from semel.core.values import JSON, Part, clean_json, clean_text
+from semel.core.waiting import RESUMED, WaitKind
 from semel.engine.feed import Committed, Event, Live
 from semel.errors import LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
@@ -94,12 +95,16 @@ class InboxItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Stranded:
-    """A session whose run is open while nobody carries it: its process died, and `semel resume` goes on with it."""
+    """A session whose run is open while nobody carries it, and goes on with `semel resume`.
+
+    Its process died, or handed it over. With `key_refused` it waits for another key: that says what its model's provider said.
+    """
 
     session: str
     run_id: str
     agent: str
     since_ms: int
+    key_refused: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +157,18 @@ def waiting_of(store: SessionStore) -> Waiting:
             continue
         calls += [InboxItem(session=session, call=call, standing="unknown", agent=agent) for call, agent in found.unknown]
         waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
-        if found.open_run is not None and owner is None and found.state != "paused":
-            since, agent = found.updated_at_ms, found.agent or ""
-            stranded.append(Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since))
+        if owner is None and (run := _stranded(session, found)) is not None:
+            stranded.append(run)
     return Waiting(calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), unreadable=unreadable)
+
+
+def _stranded(session: str, found: Summary) -> Stranded | None:
+    """The open run that a resume goes on with; None where none is open, or it waits for more than that."""
+    if found.open_run is None or (found.state == "paused" and found.reason not in RESUMED):
+        return None
+    refused = (found.why or "") if found.reason == WaitKind.AUTH_REQUIRED else None
+    since, agent = found.updated_at_ms, found.agent or ""
+    return Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since, key_refused=refused)
 
 
 def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:

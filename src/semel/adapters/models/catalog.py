@@ -161,6 +161,16 @@ def check_bundle(bundle: Bundle) -> None:
         raise BundleRefused("frozen_render_config_drift", f"options {bundle.options} read back as {recorded}")
 
 
+def differ_in_auth(recorded: Bundle, today: Bundle) -> bool:
+    """Whether two bundles ask the same model at the same endpoint with the same bytes, and only open the door in another way."""
+    family = FAMILIES.get(recorded.family)
+    if family is None or recorded == today or recorded.family != today.family:
+        return False
+    was, found = family.decode(recorded.options), family.decode(today.options)
+    found = replace(found, dialect=replace(found.dialect, auth=was.dialect.auth))
+    return replace(today, options=family.encode(found)) == recorded
+
+
 def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOptions | None = None) -> str | None:
     """What to do about a key that `bundle` needs and `environ` lacks, None if nothing. For a check before a run."""
     if bundle.family == scripted.FAMILY:

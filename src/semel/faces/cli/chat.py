@@ -9,6 +9,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from semel.core.status import is_left
 from semel.engine.resume import Ground
 from semel.errors import RunNotCompleted, SemelError
 from semel.faces.api import Runtime
@@ -82,7 +83,8 @@ class Chat:
             except SemelError as error:
                 talk(f"semel: {with_state(str(error))}")
                 continue
-            if run.run_id not in self._shown:
+            showing = self._shown.get(run.run_id)
+            if showing is None or showing.done():  # one that waited goes on
                 self._shown[run.run_id] = asyncio.ensure_future(self._show(run))
         await asyncio.gather(*self._shown.values())
         report = report_of(self._ground.store, self._session) if self._ground.store.exists(self._session) else None
@@ -97,7 +99,7 @@ class Chat:
         except SemelError as error:
             talk(f"semel: {with_state(str(error))}")
         report = report_of(self._ground.store, self._session, run.run_id)
-        if report is not None and report.status.state not in ("completed", "running"):
+        if report is not None and report.status.state != "completed" and not is_left(report.status):
             talk(f"semel: {ending_line(report.status)}")
 
 

@@ -24,7 +24,7 @@ WAITS_FOR = {"approval": "an approval", "held": "its result (held)", "deferred":
 @state_option
 @json_option
 def inbox(*, state: str | None, as_json: bool) -> int:
-    """List the calls that wait for a person, and the runs whose process died.
+    """List the calls that wait for a person, the runs that wait for another key, and those whose process died.
 
     An unknown call left the process, and nobody inside can tell whether it took effect. Look at the outside, then tell semel
     with `resolve`. One that waits for an approval is answered with `approve` or `deny`, and one that was held or deferred gets
@@ -65,11 +65,19 @@ def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
             talk(f"  {one}")
     _show_waiting(waiting.waiting)
     for run in waiting.stranded:
-        shown(f"run {run.run_id[:8]} of session {run.session} is open since {moment(run.since_ms)}, and nobody carries it")
+        shown(one_line(_run_line(run)))
     if waiting.stranded:
-        talk(f"{command('resume')} goes on with what nobody carries")
+        talk(f"{command('resume')} goes on with what nobody carries, and reads keys anew")
     for session, error in waiting.unreadable.items():
         shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {error}"))
+
+
+def _run_line(run: Stranded) -> str:
+    what, since = f"run {run.run_id[:8]} of session {run.session}", moment(run.since_ms)
+    if run.key_refused is None:
+        return f"{what} is open since {since}, and nobody carries it"
+    said = f": {run.key_refused}" if run.key_refused else ""
+    return f"{what} waits for another key since {since}{said}"
 
 
 def _show_waiting(calls: Sequence[WaitingCall]) -> None:
@@ -135,11 +143,12 @@ def _waiting_json(one: WaitingCall) -> dict[str, JSON]:
 
 def _run_json(run: Stranded) -> dict[str, JSON]:
     return {
-        "kind": "run",
+        "kind": "run" if run.key_refused is None else "auth_required",
         "session": run.session,
         "run_id": run.run_id,
         "agent": run.agent,
         "since_ms": run.since_ms,
+        **({} if run.key_refused is None else {"why": run.key_refused}),
         "next": plain_command("resume", run.session),
     }
 

@@ -99,6 +99,11 @@ def _approval(record: dict[str, Any]) -> str:
     return f"{record['call_key'][:8]} {record['decision']}{by}"
 
 
+def _paused(record: dict[str, Any]) -> str:
+    error = record.get("error")
+    return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['message']}" if error else "")
+
+
 def _finished(record: dict[str, Any]) -> str:
     error = record.get("error")
     return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['code']}: {error['message']}" if error else "")
@@ -131,7 +136,9 @@ _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     "retracted": lambda record: str(record["submission_id"]),
     "send_delivered": lambda record: f"{record['submission_id']} as a {record['delivery'].replace('_', '-')}",
     "run_cancel_requested": lambda record: f"{record['run_id'][:8]} {record['at'].replace('_', ' ')}",
-    "run_paused": lambda record: f"{record['run_id'][:8]} {record['reason']}",
+    "run_stop_requested": lambda record: str(record["run_id"][:8]),
+    "run_paused": _paused,
+    "run_refrozen": lambda record: str(record["run_id"][:8]),
     "budget_fired": lambda record: f"{record['budget']}: {record['used']} of {record['limit']}",
     "history_supplied": _supplied,
     "compaction_message": _view,

@@ -8,7 +8,9 @@ from typing import Any
 from semel import wiring
 from semel.core.due import is_idle
 from semel.core.messages import due_message
+from semel.core.status import is_left
 from semel.core.values import Frozen
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.resume import Ground
 from semel.errors import BadSettings, SessionBusy
 from semel.faces.answering import Desk
@@ -114,7 +116,7 @@ def watch_run(ground: Ground, session: str, run_id: str, options: RunOptions) ->
         talk("semel: not watched any more. The run goes on in the process that carries it")
         return _EXIT_KEY
     report = reported(ground, options, session, run_id)
-    if report is None or report.status.state == "running":
+    if report is None or is_left(report.status):
         return None
     return finish(Round(carried=(Carried(session=session, report=report),)), options)
 
@@ -146,6 +148,8 @@ def goes_on(ground: Ground, session: str) -> tuple[str, str] | None:
     state = view_of(ground.store, session).state
     if ground.store.owner(session) is not None:
         return None
+    if state.run is not None and pause_of(state) is WaitKind.AUTH_REQUIRED:
+        return "its run waits for another key", plain_command("resume", session)
     if state.run is not None and is_idle(state):
         return "its run waits for somebody", plain_command("inbox")
     if state.run is not None:

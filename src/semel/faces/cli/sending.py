@@ -7,7 +7,9 @@ import click
 
 from semel.core.due import is_idle
 from semel.core.records import Delivery
+from semel.core.status import is_left
 from semel.core.values import Frozen
+from semel.core.waiting import WaitKind
 from semel.engine.resume import Ground
 from semel.errors import SessionBusy
 from semel.faces.agent import Agent
@@ -123,13 +125,15 @@ def _deliver_here(message: Message, options: RunOptions, ground: Ground, *, know
         parts = message.beside.parts
         run_id = known_run(ground.store, session, message.key, message.text, delivery=message.delivery, parts=parts)
         report = None if run_id is None else report_of(ground.store, session, run_id)
-        if report is not None and report.status.state == "running":
+        if report is not None and (is_left(report.status) or report.status.reason == WaitKind.AUTH_REQUIRED):
             return finish(carry(options, ground, [resumption(session)]), options)
         if report is not None:
             return finish(Round(carried=(Carried(session=session, report=report),)), options)
         if run_id is not None and _is_stranded(ground, session):
             cut_short = carry(options, ground, [resumption(session)])  # it stands before the message that waits in the queue
-            if cut_short.carried[0].error is not None or cut_short.stopped_by is not None:
+            before = cut_short.carried[0].report
+            waits = before is not None and before.status.state == "paused"
+            if cut_short.carried[0].error is not None or cut_short.stopped_by is not None or waits:
                 return finish(cut_short, options)
             return _deliver_here(message, options, ground, known=True)
     return _send_new(message, options, ground)
