@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,6 @@ from semel.core.transcript import history_of
 from semel.core.values import Effect, ToolMessage
 from semel.engine.resume import Ground
 from semel.errors import LeaseLost, OutcomeUnknown, SessionFull
-from semel.ports.log import TakeFrames
 from semel.ports.tool import Call
 from tests.engine.fakes import Behaviour, CountingTool, call, counting, script_file
 
@@ -266,8 +266,8 @@ class BlindWriter(MemoryWriter):
 
 
 class BlindStore(MemoryStore):
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> MemoryWriter:
-        writer = await super().open(session, take=take)
+    async def open(self, session: str, **given: Any) -> MemoryWriter:
+        writer = await super().open(session, **given)
         writer.__class__ = BlindWriter
         return writer
 

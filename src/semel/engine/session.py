@@ -24,16 +24,18 @@ from semel.engine.inbox import AtRest, Choose, Inbox
 from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
-from semel.engine.resume import Ground, end_leftovers, open_session
+from semel.engine.resume import Ground, Left, end_leftovers, open_session
 from semel.engine.waiting import to_its_end
 from semel.errors import LeaseLost, SessionBusy, StoreError
 from semel.ports.log import LogWriter
+from semel.ports.model import Rendered
 
 
 class SessionActor:
     """The single writer of one session. Open it with `open_actor`."""
 
-    def __init__(self, ground: Ground, writer: LogWriter, barrier: Barrier, feed: Feed) -> None:
+    def __init__(self, ground: Ground, writer: LogWriter, barrier: Barrier, feed: Feed, rendered: Rendered | None = None) -> None:
+        """`rendered` is what the last model of the session rendered in this process."""
         self.feed = feed
         self.leftovers: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
@@ -45,9 +47,17 @@ class SessionActor:
         self._flights: Flights | None = None
         self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
+        self._rendered = rendered
         self._wishes = Wishes()
         self._published: tuple[str | None, bool] | None = None
         self.closed: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+
+    @property
+    def left(self) -> Left | None:
+        """Once it is closed: what the next open in this process goes on from; None where that must read the log."""
+        bookmark = self._writer.bookmark
+        whole = bookmark is not None and bookmark.digest == self._barrier.digest
+        return Left(state=self.state, bookmark=bookmark, rendered=self._rendered) if bookmark is not None and whole else None
 
     @property
     def fence(self) -> int:
@@ -202,6 +212,7 @@ class SessionActor:
         if self._wishes.stopping:
             raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
+        self._rendered = kit.go_on_from(self._rendered)
         inbox = Inbox()
         flights = Flights(self._performer(kit), lambda: self.state)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -299,8 +310,11 @@ class Carried:
         return self._actor.state
 
 
-async def open_actor(ground: Ground, session: str) -> SessionActor:
-    """Take the session's lease and fold its log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
+async def open_actor(ground: Ground, session: str, left: Left | None = None) -> SessionActor:
+    """Take the session's lease and fold its log, or what is new in it behind where this process `left` it.
+
+    Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog.
+    """
     feed = Feed()
-    writer, barrier = await open_session(ground, session, feed)
-    return SessionActor(ground, writer, barrier, feed)
+    writer, barrier = await open_session(ground, session, feed, left)
+    return SessionActor(ground, writer, barrier, feed, None if left is None else left.rendered)

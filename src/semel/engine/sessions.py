@@ -9,15 +9,22 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from semel.core.due import due_at
 from semel.core.state import Session
 from semel.engine.alarm import Alarm
 from semel.engine.diary import Diary
 from semel.engine.feed import Subscription
-from semel.engine.resume import Ground
+from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
 from semel.errors import CorruptLog, RuntimeLeft, StoreError
+
+LEFT_SESSIONS_MOST = 64
+"""So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
+RENDERED_BYTES_MOST = 64 * 1024 * 1024
+"""So much of their requests is kept, so that the next one need not be made from the start of the conversation."""
 
 Begin = Callable[[SessionActor], Awaitable[str | None]]
 """Does something in a session; returns the id of the run that it concerns, if there is one."""
@@ -45,6 +52,7 @@ class Sessions:
         self._ground = ground
         self._next_run = next_run
         self._wake = wake
+        self._left: dict[str, Left] = {}
         self._minders: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
@@ -99,7 +107,7 @@ class Sessions:
         actor = self.actors.get(session)
         if actor is None:
             try:
-                actor = self.actors[session] = await open_actor(self._ground, session)
+                actor = self.actors[session] = await open_actor(self._ground, session, self._left.pop(session, None))
             except (StoreError, CorruptLog) as error:
                 self.write_down(session, "recover", error)
                 raise
@@ -185,6 +193,20 @@ class Sessions:
         except Exception as error:
             self.write_down(session, "close", error)
             raise
+        self._remember(session, actor.left)
+
+    def _remember(self, session: str, left: Left | None) -> None:
+        """Keep what it was left at, and less of those that were left longest ago."""
+        if left is None:
+            return
+        self._left[session] = left
+        while len(self._left) > LEFT_SESSIONS_MOST:
+            del self._left[next(iter(self._left))]
+        most = RENDERED_BYTES_MOST
+        for name, one in reversed(list(self._left.items())):
+            most -= 0 if one.rendered is None else one.rendered.size_bytes
+            if most < 0 and one.rendered is not None:
+                self._left[name] = replace(one, rendered=None)
 
     async def _wake_up(self, session: str) -> None:
         try:
