@@ -16,10 +16,11 @@ from semel.core.state import Session
 from semel.engine.alarm import Alarm
 from semel.engine.diary import Diary
 from semel.engine.feed import Subscription
+from semel.engine.lookout import Lookout
 from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
-from semel.errors import CorruptLog, RuntimeLeft, StoreError
+from semel.errors import CorruptLog, RuntimeLeft, SessionBusy, StoreError
 
 LEFT_SESSIONS_MOST = 64
 """So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
@@ -44,8 +45,18 @@ class Entered:
 class Sessions:
     """All sessions that are held, by name."""
 
-    def __init__(self, ground: Ground, *, next_run: Callable[[SessionActor], Awaitable[bool]], wake: Begin) -> None:
-        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due."""
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        next_run: Callable[[SessionActor], Awaitable[bool]],
+        wake: Begin,
+        look_again: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due.
+
+        `look_again` does what others have made due in a session that was given back; without it nobody looks.
+        """
         self.diary = Diary()
         self.actors: dict[str, SessionActor] = {}
         self.left = False
@@ -57,6 +68,8 @@ class Sessions:
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self.alarm = Alarm(ground.clock, self._wake_up)
+        self._look_again = look_again
+        self.lookout = Lookout(ground.store, ground.clock, self._answered)
         self.teller = Teller(ground.parked, self.write_down)
 
     async def enter(self, session: str, begin: Begin) -> Entered:
@@ -87,6 +100,7 @@ class Sessions:
         """Begin nothing new, bring every run to its rest, and give all sessions back."""
         self.left = True
         await self.alarm.close()
+        await self.lookout.close()
         await self._stop_all(drain_seconds)
         for door in list(self._doors.values()):
             async with door:  # whoever is within has begun before we left; what it began is stopped below
@@ -106,6 +120,7 @@ class Sessions:
     async def _opened(self, session: str) -> SessionActor:
         actor = self.actors.get(session)
         if actor is None:
+            self.lookout.forget(session)
             try:
                 actor = self.actors[session] = await open_actor(self._ground, session, self._left.pop(session, None))
             except (StoreError, CorruptLog) as error:
@@ -188,12 +203,20 @@ class Sessions:
         self.teller.look_at(actor.state)
         if not self.left:
             self.alarm.set(session, due_at(actor.state) if actor.state.run is not None else None)
+        mark = self._ground.store.mark(session)
         try:
             await actor.close()
         except Exception as error:
             self.write_down(session, "close", error)
             raise
         self._remember(session, actor.left)
+        if actor.state.run is not None or actor.state.queue:
+            self.watch(session, mark)
+
+    def watch(self, session: str, mark: str | None) -> None:
+        """Go on with a session at rest when others have written behind `mark`; without one, as soon as it is free."""
+        if not self.left and self._look_again is not None and self._ground.control is not None:
+            self.lookout.watch(session, mark)
 
     def _remember(self, session: str, left: Left | None) -> None:
         """Keep what it was left at, and less of those that were left longest ago."""
@@ -207,6 +230,17 @@ class Sessions:
             most -= 0 if one.rendered is None else one.rendered.size_bytes
             if most < 0 and one.rendered is not None:
                 self._left[name] = replace(one, rendered=None)
+
+    async def _answered(self, session: str) -> None:
+        if self._look_again is not None:
+            mark = self._ground.store.mark(session)
+            try:
+                await self._look_again(session)
+            except SessionBusy:
+                self.watch(session, None)  # somebody was faster
+            except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from going on
+                self.write_down(session, "recover", error)
+                self.watch(session, mark)
 
     async def _wake_up(self, session: str) -> None:
         try:

@@ -48,6 +48,7 @@ from semel.faces.signals import Stop
 from semel.faces.views import (
     InboxItem,
     answered_approval,
+    check_known,
     events_behind,
     find_call,
     find_waiting_call,
@@ -89,7 +90,8 @@ class Runtime:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.stop_outcome: StopOutcome | None = None
         self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
-        self._keeper = RunKeeper(self._ground, Crew(agents, deps, find_agent, self._ground.clock), carries=recover != "never")
+        crew = Crew(agents, deps, find_agent, self._ground.clock)
+        self._keeper = RunKeeper(self._ground, crew, carries=recover != "never", looks=recover == "auto")
         self._recover = recover
         self._drain_seconds = drain_seconds
         self._recovery: asyncio.Task[None] | None = None
@@ -223,7 +225,7 @@ class Runtime:
                 await actor.resume(self._keeper.kit_to_close(run, session), checked=False)
             return None if run is None else run.run_id
 
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         return await self._keeper.enter(session, begin)
 
     async def stop(self, session: str) -> RunHandle[Any] | None:
@@ -238,7 +240,7 @@ class Runtime:
                 await actor.end_run(None if actor.running else self._keeper.crew.kit_of(run, session))
             return None if run is None else run.run_id
 
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         return await self._keeper.enter(session, begin)
 
     async def approve(
@@ -330,7 +332,7 @@ class Runtime:
 
         Raises BadAgent, SessionBusy, LogDamaged, NewerWriter.
         """
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         self.check_open_run(session)
 
         async def begin(actor: SessionActor) -> str | None:

@@ -29,13 +29,18 @@ class SessionView:
     mark: str | None = None
 
 
-def view_of(store: SessionStore, session: str) -> SessionView:
-    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+def check_known(store: SessionStore, session: str) -> None:
+    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at."""
     if not store.exists(session):
         remembered = witnessed(store.read_status(session))
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
+
+
+def view_of(store: SessionStore, session: str) -> SessionView:
+    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+    check_known(store, session)
     opening = Opening(session)
     view = store.read(session, take=opening.take)
     return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)

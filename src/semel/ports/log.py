@@ -13,6 +13,7 @@ SessionStore contract
            nothing that is damaged is recalled (P33).
   STORE-8  `open` with the bookmark of an earlier writer of this store reads, verifies and hands out only what lies behind it,
            where the log goes on from there; where anything else may have happened to it, all of it. The rest of an open stays.
+  STORE-9  `mark` changes whenever the log is written to, and asks for no more than its file says of itself.
 
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
@@ -165,6 +166,9 @@ class SessionStore(Protocol):
 
     def blobs(self, session: str) -> Blobs:
         """The large content of a session, for reading."""
+
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are, without reading them; None where there is none."""
 
     def recall(self, session: str) -> bytes | None:
         """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""

@@ -92,6 +92,19 @@ async def _remembered_while_the_log_is_the_same(bench: LogBench) -> None:
     must(other.recall(SESSION) is None, "what is forgotten is not recalled")
 
 
+async def _a_mark_tells_that_a_log_was_written_to(bench: LogBench) -> None:
+    store, other = bench.process(), bench.process()
+    must(store.mark(SESSION) is None, "a session that is not there has none")
+    writer = await started(store, "a")
+    first = other.mark(SESSION)
+    must(first is not None and first == store.mark(SESSION), "it is the same for every process")
+    await writer.append(records("b"))
+    second = other.mark(SESSION)
+    must(second != first, "a log that has grown has another")
+    await writer.close()
+    must(other.mark(SESSION) == second, "giving the session back changes nothing")
+
+
 async def _frames_are_found_again(bench: LogBench) -> None:
     writer = await started(bench.process(), "a")
     written = [*await writer.append(records("b")), *writer.note(records("c"))]
@@ -171,6 +184,7 @@ READ_CHECKS: Mapping[str, LogCheck] = {
     "STORE-6": _frames_are_handed_out,
     "STORE-6 readers": _readers_are_handed_frames_too,
     "STORE-7": _remembered_while_the_log_is_the_same,
+    "STORE-9": _a_mark_tells_that_a_log_was_written_to,
     "STORE-8": _opened_from_a_bookmark,
     "STORE-8 another log": _a_bookmark_of_another_log_is_worth_nothing,
     "LOG-13": _only_what_is_durable_has_a_bookmark,

@@ -151,14 +151,18 @@ class FileStore:
         """The blobs of a session, for reading; its writer's may be changed."""
         return FileBlobs(Place(self._root, session), refuse_reader)
 
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are."""
+        try:
+            return mark_of(self._disk.status_of(self.log_path(session)))
+        except OSError:
+            return None
+
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
         self._refuse_newer_floor()
-        try:
-            mark = mark_of(self._disk.status_of(self.log_path(session)))
-        except OSError:
-            return None
-        return self._index.recall(session, mark)
+        mark = self.mark(session)
+        return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
         """Keep what was derived from a log."""

@@ -199,6 +199,10 @@ class MemoryStore:
 
         return MemoryBlobs(self.medium.logs.setdefault(session, MemoryLog()).blobs, refuse)
 
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are."""
+        return _mark(self.medium.logs[session]) if self.exists(session) else None
+
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
         log = self.medium.logs.get(session)

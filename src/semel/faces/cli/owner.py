@@ -74,8 +74,12 @@ def ask(ground: Ground, session: str, verb: str, args: Item, options: RunOptions
             f"session {session!r} is run by {contact.owner}, with the agent that it has; leave out --agent and --model, "
             f"or wait until it is done"
         )
-    answer = asyncio.run(ask_owner(ground, session, verb, args))
+    answer = asyncio.run(ask_owner(ground, session, verb, args, leaving=_leaving))
     return None if answer is None else {**answer, "owner": contact.owner}
+
+
+def _leaving(owner: str) -> None:
+    talk(f"semel: {owner} is stopping; this is done when it has given the session back")
 
 
 def tell(ground: Ground, options: RunOptions, session: str, verb: str, args: Item, *, carries: bool = False) -> Told:
