@@ -57,13 +57,18 @@ def _unanswered(session: str, owner: str, error: NotReached, args: Item) -> str:
 
 
 async def run_events(
-    ground: Ground, logs: FileLogs, session: str, run_id: str, *, live: bool = False
+    ground: Ground, logs: FileLogs, session: str, run_id: str, *, live: bool = False, waits_behind: int | None = None
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """What comes from now on of a run that another process carries, to its end; ends before that where nobody carries it."""
-    view = view_of(logs, session)
-    if run_id in view.state.ended:
-        return
-    after = view.state.head
+    """What comes from now on of a run that another process carries, to its end; ends before that where nobody carries it.
+
+    With `waits_behind`, what comes behind that seq, and whoever goes on with the run is waited for.
+    """
+    after = waits_behind
+    if after is None:
+        state = view_of(logs, session).state
+        if run_id in state.ended:
+            return
+        after = state.head
     events = follow_log(logs, session, ground.clock, control=ground.control, after=after, forever=True, live=live)
     async with aclosing(events):
         async for event in events:
@@ -71,5 +76,5 @@ async def run_events(
                 yield event
                 if event.get("type") == "run_finished" and event["record"]["run_id"] == run_id:
                     return
-            elif not event.held:
+            elif not event.held and waits_behind is None:
                 return

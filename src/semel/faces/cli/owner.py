@@ -17,7 +17,7 @@ from semel.faces.cli.carry import Carried, Errand, Round, carry, finder, reporte
 from semel.faces.cli.endings import finish
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import json_line, talk
-from semel.faces.cli.progress import show_event
+from semel.faces.cli.progress import Screen
 from semel.faces.cli.remedies import plain_command
 from semel.faces.owner import ask_owner, run_events
 from semel.faces.report import Report
@@ -74,11 +74,12 @@ def ask(ground: Ground, session: str, verb: str, args: Item, options: RunOptions
             f"session {session!r} is run by {contact.owner}, with the agent that it has; leave out --agent and --model, "
             f"or wait until it is done"
         )
-    answer = asyncio.run(ask_owner(ground, session, verb, args, leaving=_leaving))
+    answer = asyncio.run(ask_owner(ground, session, verb, args, leaving=tell_of_leaving))
     return None if answer is None else {**answer, "owner": contact.owner}
 
 
-def _leaving(owner: str) -> None:
+def tell_of_leaving(owner: str) -> None:
+    """Say why an answer takes its time."""
     talk(f"semel: {owner} is stopping; this is done when it has given the session back")
 
 
@@ -124,11 +125,11 @@ def watch_run(ground: Ground, session: str, run_id: str, options: RunOptions) ->
 
 
 async def _watch(ground: Ground, session: str, run_id: str, options: RunOptions) -> None:
-    logs = wiring.store_of(read_settings(options.state))
+    logs, screen = wiring.store_of(read_settings(options.state)), Screen(options)
     async with aclosing(run_events(ground, logs, session, run_id, live=options.stream)) as events:
         async for event in events:
             if event.get("run_id", run_id) == run_id:
-                show_event(event, options)
+                screen.show(event)
 
 
 def acknowledge(told: Told, ground: Ground, options: RunOptions, session: str, said: str, **facts: str | None) -> int:
