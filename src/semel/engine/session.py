@@ -6,12 +6,13 @@ An actor lives as long as it holds the lease: it is opened for a run and closed 
 import asyncio
 from collections.abc import Sequence
 
-from semel.core.decide import continue_run, resolve, send
+from semel.core.closing import closings, too_large
+from semel.core.decide import continue_run, resolve, retract, send
 from semel.core.effects import Decision, Resolve, Send, UnderWay
 from semel.core.fold import fold
 from semel.core.guards import check_tools
 from semel.core.policy import Policy, allow_all
-from semel.core.records import Record
+from semel.core.records import Record, SendFailure
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
@@ -26,7 +27,7 @@ from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
 from semel.engine.resume import Ground, Left, end_leftovers, open_session
 from semel.engine.waiting import to_its_end
-from semel.errors import LeaseLost, SessionBusy, StoreError
+from semel.errors import LeaseLost, SessionBusy, SessionFull, StoreError
 from semel.ports.log import LogWriter
 from semel.ports.model import Rendered
 
@@ -87,12 +88,32 @@ class SessionActor:
         return self._barrier.state
 
     async def send(self, command: Send, kit: Kit) -> str:
-        """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open."""
-        if command.key not in self.state.queue_index:  # a queued message went past the hooks when it was accepted
+        """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open.
+
+        Where the log is full, a queued message, which was accepted, gets the run that room was kept for: one that ends by name.
+        """
+        queued = command.key in self.state.queue_index
+        if not queued:  # a queued message went past the hooks when it was accepted
             command = await self.prepared(command, kit)
         self._refuse_second_run()
-        await self._start(send(self.state, command), kit)
+        decision = send(self.state, command)
+        try:
+            await self._start(decision, kit)
+        except SessionFull:
+            if not queued or self.state.run is not None:
+                raise
+            await self._close_queued(command.key, decision.records[:1])
         return self._newest()
+
+    async def _close_queued(self, key: str, started: Sequence[Record]) -> None:
+        """A run that only says that the log is full; where its start has no room, the message is given back by name (Q16)."""
+        closing = next(closings(self._ahead(started), None, None)).records
+        try:
+            await self._barrier.commit((*started, *closing))
+        except SessionFull:
+            failure = SendFailure(error=too_large())
+            await self._barrier.commit(retract(self.state, key, failure=failure).records)
+        self._publish_on_change()
 
     async def keep(self, contents: Sequence[bytes]) -> None:
         """Make the files of a message durable; before it is sent."""
