@@ -117,12 +117,22 @@ class WaitingCall:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A session at rest in whose queue so many messages wait; `held_up` says that a call before them is unknown (P31)."""
+
+    session: str
+    count: int
+    held_up: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """All that waits for somebody, over all sessions. `unreadable` is what `semel verify` is for."""
 
     calls: tuple[InboxItem, ...]
     waiting: tuple[WaitingCall, ...]
     stranded: tuple[Stranded, ...]
+    queues: tuple[Queue, ...]
     unreadable: dict[str, SemelError]
 
 
@@ -147,11 +157,12 @@ def waiting_of(store: SessionStore) -> Waiting:
     calls: list[InboxItem] = []
     waiting: list[WaitingCall] = []
     stranded: list[Stranded] = []
+    queues: list[Queue] = []
     unreadable: dict[str, SemelError] = {}
     for session in store.sessions():
         try:
             found = glance_of(store, session, remember=True)
-            owner = store.owner(session) if found.open_run else None
+            owner = store.owner(session) if found.open_run or found.queued else None
         except SemelError as error:
             unreadable[session] = error
             continue
@@ -160,7 +171,12 @@ def waiting_of(store: SessionStore) -> Waiting:
         if found.open_run is not None and owner is None and found.state != "paused":
             since, agent = found.updated_at_ms, found.agent or ""
             stranded.append(Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since))
-    return Waiting(calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), unreadable=unreadable)
+        if found.queued and found.open_run is None and owner is None:
+            held_up = any(call.run_id == found.run_id for call, _ in found.unknown)
+            queues.append(Queue(session=session, count=found.queued, held_up=held_up))
+    return Waiting(
+        calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), queues=tuple(queues), unreadable=unreadable
+    )
 
 
 def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:

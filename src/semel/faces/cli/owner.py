@@ -156,5 +156,7 @@ def goes_on(ground: Ground, session: str) -> tuple[str, str] | None:
     if state.run is not None:
         return "nobody carries the open run", plain_command("resume", session)
     if due_message(state) is not None:
-        return "a message waits in the queue", plain_command("resume", session)
+        return "nobody has begun with the queue", plain_command("resume", session)
+    if state.queue:
+        return "the queue stands behind a call whose outcome is unknown", plain_command("inbox")
     return None

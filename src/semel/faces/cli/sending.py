@@ -79,7 +79,7 @@ def deliver(
         again = True
 
 
-def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
+def resume_one(session: str, options: RunOptions, ground: Ground, *, go_on: bool = False) -> int:
     """Watch the run that another process carries, or carry it here."""
     turns = Turns(ground)
     while True:
@@ -90,16 +90,16 @@ def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
                 return code
             continue  # whoever carried it is gone
         try:
-            return finish(carry(options, ground, [resumption(session)]), options)
+            return finish(carry(options, ground, [resumption(session, go_on=go_on)]), options)
         except SessionBusy as error:
             turns.taken(error)
 
 
-def resumption(session: str) -> Errand:
-    """Carry on what is open in a session."""
+def resumption(session: str, *, go_on: bool = False) -> Errand:
+    """Carry on what is open in a session, or else start the next message of its queue; with `go_on` behind an unknown call."""
 
     async def begin(runtime: Runtime) -> RunHandle[Any] | None:
-        return await runtime.resume(session)
+        return await runtime.resume(session, go_on=go_on)
 
     return Errand(session=session, begin=begin)
 
