@@ -157,7 +157,7 @@ def test_a_message_behind_an_unknown_call_is_in_the_inbox_and_goes_on_when_a_per
     wait_for(shop, "queued")
     shop.kill(owner)
     sent = ended(sender)
-    assert (sent.exit, "behind a call whose outcome is unknown; `semel inbox`" in sent.err) == (4, True), sent
+    assert (sent.exit, "behind a call whose outcome is unknown; `semel inbox` says which" in sent.err) == (4, True), sent
     *_, queue = shop.semel("inbox", "--json").lines
     assert (queue["kind"], queue["count"], queue["next"]) == ("queue", 1, "semel resume s --continue")
     assert "1 message in the queue of session s behind a call whose outcome is unknown" in shop.semel("inbox").out

@@ -160,8 +160,11 @@ async def test_the_state_that_is_gone_on_with_is_the_fold_of_the_log(tmp_path: P
     assert all(kept == folded for kept, folded in states)
 
 
-async def test_a_process_remembers_no_more_sessions_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "LEFT_SESSIONS_MOST", 2)
+@pytest.mark.parametrize(("most", "value"), [("LEFT_SESSIONS_MOST", 2), ("LEFT_RECORDS_MOST", 11)])
+async def test_a_process_remembers_no_more_sessions_than_it_says(
+    most: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, most, value)
     agent = talker(tmp_path, 2)
     async with Runtime(ground=ground(), recover="manual") as runtime:
         for name in ("s0", "s1", "s2", "s1"):

@@ -281,7 +281,8 @@ class SessionActor:
             )
         if self.state.run is not None:
             raise SessionBusy(
-                f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"
+                f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again. "
+                f"A delivery of `queue`, `follow_up`, `steer` or `interrupt` does not wait for it"
             )
 
     def _newest(self) -> str:

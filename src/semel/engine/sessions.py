@@ -24,6 +24,9 @@ from semel.errors import CorruptLog, RuntimeLeft, SessionBusy, StoreError
 
 LEFT_SESSIONS_MOST = 64
 """So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
+
+LEFT_RECORDS_MOST = 200_000
+"""So many records all of them have together, beside the latest one; a state takes some 300 bytes for each."""
 RENDERED_BYTES_MOST = 64 * 1024 * 1024
 """So much of their requests is kept, so that the next one need not be made from the start of the conversation."""
 
@@ -223,8 +226,9 @@ class Sessions:
         if left is None:
             return
         self._left[session] = left
-        while len(self._left) > LEFT_SESSIONS_MOST:
-            del self._left[next(iter(self._left))]
+        records = sum(one.state.head for one in self._left.values()) - left.state.head
+        while len(self._left) > LEFT_SESSIONS_MOST or records > LEFT_RECORDS_MOST:
+            records -= self._left.pop(next(iter(self._left))).state.head
         most = RENDERED_BYTES_MOST
         for name, one in reversed(list(self._left.items())):
             most -= 0 if one.rendered is None else one.rendered.size_bytes

@@ -132,31 +132,44 @@ async def _watch(ground: Ground, session: str, run_id: str, options: RunOptions)
                 screen.show(event)
 
 
+class Following(Frozen, frozen=True, kw_only=True):
+    """Why a session rests though something waits in it, the next command, and what that does."""
+
+    why: str
+    command: str
+    does: str = "goes on"
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        return f"{self.why}; `{self.command}` {self.does}"
+
+
 def acknowledge(told: Told, ground: Ground, options: RunOptions, session: str, said: str, **facts: str | None) -> int:
     """Say that what was asked is durable, who took it, and what goes on with the session where nobody does."""
     following = None if told.owner is not None else goes_on(ground, session)
     if options.as_json:
-        owner = {"owner": told.owner, "next": None if following is None else following[1]}
+        owner = {"owner": told.owner, "next": None if following is None else following.command}
         json_line({"session": session, "run_id": told.run_id, **facts, **owner})
         return 0
     taken = f"; {told.owner} took it" if told.owner is not None else ""
     talk(f"{said}{taken}")
     if following is not None:
-        talk(f"{following[0]}; `{following[1]}` goes on")
+        talk(str(following))
     return 0
 
 
-def goes_on(ground: Ground, session: str) -> tuple[str, str] | None:
-    """Why a session rests though something waits in it, and the command that goes on; None where nothing waits."""
+def goes_on(ground: Ground, session: str) -> Following | None:
+    """What goes on with a session at rest; None where nothing waits in it, or somebody has it."""
     state = view_of(ground.store, session).state
     if ground.store.owner(session) is not None:
         return None
+    resume, inbox = plain_command("resume", session), plain_command("inbox")
     if state.run is not None and is_idle(state):
-        return "its run waits for somebody", plain_command("inbox")
+        return Following(why="its run waits for somebody", command=inbox, does="says for what")
     if state.run is not None:
-        return "nobody carries the open run", plain_command("resume", session)
+        return Following(why="nobody carries the open run", command=resume)
     if due_message(state) is not None:
-        return "nobody has begun with the queue", plain_command("resume", session)
+        return Following(why="nobody has begun with the queue", command=resume)
     if state.queue:
-        return "the queue stands behind a call whose outcome is unknown", plain_command("inbox")
+        return Following(why="the queue stands behind a call whose outcome is unknown", command=inbox, does="says which")
     return None

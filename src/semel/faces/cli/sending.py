@@ -161,7 +161,7 @@ def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
 def _queued(message: Message, ground: Ground, session: str) -> int:
     """The message is durable, and something stands before its run."""
     following = goes_on(ground, session)
-    then = "" if following is None else f": {following[0]}; `{following[1]}`"
+    then = "" if following is None else f": {following}"
     talk(f"semel: the message waits in the queue of session {session!r} under key {message.key}{then}")
     return _EXIT_WAITS
 
