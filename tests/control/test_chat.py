@@ -125,3 +125,10 @@ def test_a_chat_shows_how_a_run_goes_on_that_somebody_answers_from_a_second_term
     assert [chat.stdout.readline() for _ in range(2)] == ["I pay.\n", "It is paid.\n"]
     err = chat.communicate()[1]
     assert (chat.returncode, len(shop.ledger)) == (0, 1), err
+
+
+def test_a_chat_takes_up_no_other_session_of_its_agent(shop: OwnedShop) -> None:
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    before = shop.log("s").read_bytes()
+    assert shop.semel("chat", "--session", "t", stdin="Pay 18\n").exit == 0
+    assert shop.log("s").read_bytes() == before

@@ -15,8 +15,9 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.memory.store import Medium
 from semel.engine import sessions
 from semel.engine.session import SessionActor
-from semel.errors import LogDamaged
+from semel.errors import LogDamaged, SessionBusy
 from semel.faces.views import view_of
+from semel.ports.log import Payload
 from tests.engine.fakes import events_of, ground, script_file
 from tests.engine.slow import disk_ground
 
@@ -114,6 +115,24 @@ async def test_p4_the_requests_of_a_process_that_remembers_are_those_of_one_that
         digests.append([e["record"]["request_body_sha256"] for e in events_of(on.store) if e["type"] == "model_attempt_finished"])
     assert digests[0] == digests[1]
     assert len(set(digests[0])) == 4
+
+
+async def test_a_session_that_is_busy_when_it_is_asked_for_is_still_known_when_it_is_free(tmp_path: Path) -> None:
+    read = []
+    for turns, name in ((SHORT, "short"), (LONG, "long")):
+        disk, agent = CountingDisk(), talker(tmp_path / name, turns + 1)
+        async with runtime_on(tmp_path / name, disk) as runtime:
+            for at in range(turns):
+                await say(runtime, agent, f"message {at}")
+            writer = await disk_ground(tmp_path / name / "s").store.open("s")
+            with pytest.raises(SessionBusy):
+                await say(runtime, agent, "too early")
+            await writer.append([Payload(json=b'{"type":"of no meaning"}')])
+            await writer.close()
+            disk.bytes = 0
+            await say(runtime, agent, "once more")
+        read.append(disk.bytes)
+    assert read[1] < read[0] + 2 * CONSTANT_BYTES
 
 
 @pytest.mark.parametrize("by", ["cut", "changed"])

@@ -91,6 +91,10 @@ class Barrier:
         frame = recent[seq - recent[0].seq] if known else self._writer.frame(seq)
         return decode(frame, f"session {self.state.session!r}")
 
+    def let_go(self) -> None:
+        """The session is given back: keep the state, and no frame."""
+        self._recent = ()
+
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
         self._writer.check()

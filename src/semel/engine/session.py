@@ -222,6 +222,7 @@ class SessionActor:
             try:
                 await self._writer.close()
             finally:
+                self._barrier.let_go()
                 if not self.closed.done():
                     self.closed.set_result(self.state)
 

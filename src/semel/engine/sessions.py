@@ -124,9 +124,12 @@ class Sessions:
         actor = self.actors.get(session)
         if actor is None:
             self.lookout.forget(session)
+            left = self._left.pop(session, None)
             try:
-                actor = self.actors[session] = await open_actor(self._ground, session, self._left.pop(session, None))
+                actor = self.actors[session] = await open_actor(self._ground, session, left)
             except (StoreError, CorruptLog) as error:
+                if isinstance(error, SessionBusy):
+                    self._remember(session, left)  # it was not touched
                 self.write_down(session, "recover", error)
                 raise
         return actor

@@ -71,9 +71,9 @@ class Chat:
         stop.listen()
         find = finder(self._options, self._ground)
         self._runtime = Runtime(ground=self._ground, inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
-        self._prepare()
-        talk(f"session {self._session}: a message a line; Ctrl-D ends")
-        async with self._runtime:
+        async with self._runtime:  # which knows no agent yet, so that it takes up no other session
+            self._prepare()
+            talk(f"session {self._session}: a message a line; Ctrl-D ends")
             self._attach()
             talking = asyncio.ensure_future(self._take(lines))
             waiting: list[asyncio.Future[Any]] = [talking, stop.asked]
