@@ -8,6 +8,7 @@ from semel.core.decide import due_message
 from semel.core.due import due_at, is_idle, overdue
 from semel.core.state import Run
 from semel.core.values import UserMessage
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit, closing_kit
 from semel.engine.resume import Ground
@@ -31,7 +32,7 @@ class RunKeeper:
         """
         self.ground = ground
         self.crew = crew
-        look_again = self._recover if looks else None
+        look_again = self._look_again if looks else None
         self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on, look_again=look_again)
         self.carries = carries
         self.unrecovered: dict[str, Exception] = {}
@@ -71,7 +72,11 @@ class RunKeeper:
                 self.unrecovered[session] = error
                 self.sessions.write_down(session, "recover", error)
 
-    async def _recover(self, session: str) -> None:
+    async def _look_again(self, session: str) -> None:
+        """Go on with a session that others have written to. One whose key was refused here is not asked for again by that."""
+        await self._recover(session, unless=WaitKind.AUTH_REQUIRED)
+
+    async def _recover(self, session: str, *, unless: WaitKind | None = None) -> None:
         mark = self.ground.store.mark(session)
         view = view_of(self.ground.store, session)
         state, due = view.state, due_message(view.state)
@@ -84,7 +89,7 @@ class RunKeeper:
             self.sessions.watch(session, None)  # it may be given back before its work is done
         elif state.run is None:
             await self.sessions.enter(session, self._look)  # behind it the queue starts its next run
-        elif is_idle(state):
+        elif is_idle(state) or (unless is not None and pause_of(state) is unless):
             self.sessions.alarm.set(session, due_at(state))
             self.sessions.watch(session, mark)
         else:

@@ -11,7 +11,6 @@ import click
 from msgspec.structs import replace
 
 from semel import wiring
-from semel.core.due import is_idle
 from semel.engine.resume import Ground
 from semel.errors import SemelError, SessionBusy, need
 from semel.faces.api import Runtime
@@ -169,9 +168,9 @@ class Chat:
     async def _show_elsewhere(self, run_id: str) -> None:
         """Show a run of another process; one that its process has left is gone on with here."""
         await self._follow(run_id)
-        state = view_of(self._ground.store, self._session).state
-        if state.run is None or state.run.run_id != run_id or is_idle(state):
-            self._tell_end(run_id, report_in(self._ground.store, state, run_id))
+        report = report_of(self._ground.store, self._session, run_id)
+        if report is None or report.status.state != "running":
+            self._tell_end(run_id, report)
             return
         talk("semel: the process that carried the run has gone; this one goes on with it")
         try:
