@@ -226,7 +226,7 @@ def test_eight_clients_at_once_without_an_owner_take_turns(shop: OwnedShop) -> N
 def test_without_an_owner_a_verb_records_and_says_what_goes_on_with_the_run(shop: OwnedShop) -> None:
     shop.kill(shop.start_and_pay(*RUN))
     done = shop.semel("steer", "Hurry", "--session", "s")
-    assert (done.exit, done.err) == (0, "told\nnobody carries the open run; `semel resume s` goes on\n")
+    assert (done.exit, done.err) == (0, "told\nnobody carries the open run; `semel resume s` goes on, if no service does\n")
     assert shop.types()[-1] == "steered"
     cancelled = shop.semel("cancel", "s")
     assert cancelled.exit == 0

@@ -167,7 +167,7 @@ def goes_on(ground: Ground, session: str) -> Following | None:
     if state.run is not None and is_idle(state):
         return Following(why="its run waits for somebody", command=inbox, does="says for what")
     if state.run is not None:
-        return Following(why="nobody carries the open run", command=resume)
+        return Following(why="nobody carries the open run", command=resume, does="goes on, if no service does")
     if due_message(state) is not None:
         return Following(why="nobody has begun with the queue", command=resume)
     if state.queue:
