@@ -24,6 +24,7 @@ from semel.core.state import Session
 from semel.core.transcript import history_of
 from semel.core.values import JSON, Effect, ToolMessage, UserMessage
 from semel.engine.resume import Ground
+from semel.engine.session import SessionActor
 from semel.errors import LeaseLost, OutcomeUnknown, SessionFull
 from semel.faces.results import Result
 from semel.ports.tool import Call
@@ -339,3 +340,15 @@ async def test_q16_a_queued_message_whose_start_does_not_fit_is_given_back_and_s
     (given_back,) = [record for frame in scan(log).frames[1:] if isinstance(record := decode(frame), Retracted)]
     assert given_back.failure is not None
     assert given_back.failure.error.code == "session_too_large"
+
+
+async def test_canary_a_process_that_only_refuses_leaves_the_message_in_the_queue_of_a_full_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise SessionFull("the log is full")
+
+    monkeypatch.setattr(SessionActor, "_close_queued", refuse)
+    medium = Medium()
+    await queue_in_a_session_that_fills_up(1, "c" * (CEILING * 6 // 10), medium, tmp_path)
+    assert [message.key for message in read(medium)[0].queue] == ["q0"]
