@@ -68,11 +68,11 @@ class Runtime:
     """All sessions of one state directory, for as long as the `async with` block lasts.
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered, and
-    again when something is due; "manual" leaves that to `resume`; "never" also leaves it to others to go on behind what is asked
-    of a run that nobody carries: it is only recorded. On leaving, nothing new is started, calls under way get `drain_seconds` to
-    come back and are recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile,
-    `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions
-    that are held; `unreachable` says why they cannot, if so.
+    again when something is due, or when another process has answered or has given back what it held; "manual" leaves that to
+    `resume`; "never" also leaves it to others to go on behind what is asked of a run that nobody carries: it is only recorded.
+    On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
+    block other processes of this user can ask for what concerns the sessions that are held; `unreachable` says why they cannot.
     """
 
     def __init__(
