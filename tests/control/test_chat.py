@@ -96,6 +96,14 @@ def test_a_chat_goes_on_with_a_run_whose_process_was_killed(tmp_path: Path) -> N
     assert first == second
 
 
+def test_a_chat_goes_on_at_once_with_a_run_that_a_dead_process_left(tmp_path: Path) -> None:
+    shop = OwnedShop(open_shop(tmp_path, CALL, {"text": "It is paid."}, effect="idempotent").place)
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    done = shop.semel("chat", "--session", "s")
+    assert (done.exit, done.out) == (0, "It is paid.\n"), done
+    assert "this one goes on with it" in done.err
+
+
 def test_a_chat_without_the_agent_of_its_session_still_reaches_who_has_it(shop: OwnedShop) -> None:
     owner = shop.start_and_pay("run", "Pay 17", "--session", "s", "--json")
     (shop.place / "agent.toml").rename(shop.place / "elsewhere.toml")

@@ -103,12 +103,11 @@ class Chat:
         return control.contact(self._session) if control is not None and self._ground.store.exists(self._session) else None
 
     def _attach(self) -> None:
-        """Where another process has the session, show what it does there."""
-        contact = self._owner()
-        if contact is None:
-            return
-        talk(f"semel: {contact.owner} has this session, with its own agent; your lines go there, and what it does is shown")
-        run = view_of(self._ground.store, self._session).state.run
+        """Show what another process does in the session, or go on with what a dead one has left in it."""
+        contact, store = self._owner(), self._ground.store
+        if contact is not None:
+            talk(f"semel: {contact.owner} has this session, with its own agent; your lines go there, and what it does is shown")
+        run = view_of(store, self._session).state.run if store.exists(self._session) else None
         if run is not None:
             self._shown[run.run_id] = asyncio.ensure_future(self._show_elsewhere(run.run_id))
 
