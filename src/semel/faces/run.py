@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from semel.core.limits import Limits
 from semel.core.state import Run, Session
+from semel.core.status import decode_status
 from semel.core.values import Usage
 from semel.engine.feed import Committed, Subscription
 from semel.engine.lookout import LOOK_SECONDS
@@ -93,10 +94,7 @@ class RunHandle(Generic[OutputT]):
         `result` raises, and RunNotCompleted where this runtime is left before.
         """
         state = await self.rest()
-        if self.run_id not in state.ended:
-            await self._ended(state.head)
-            state = view_of(self._store, self.session).state
-        return self._result(state)
+        return self._result(state if self.run_id in state.ended else await self._ended())
 
     def _result(self, state: Session) -> Result[OutputT]:
         ended = state.ended.get(self.run_id)
@@ -141,18 +139,21 @@ class RunHandle(Generic[OutputT]):
             elif live and event["run_id"] == self.run_id:
                 yield event
 
-    async def _ended(self, after: int) -> None:
-        """Wait for the record of its end, behind the seq `after`."""
-        mark: str | None = None
+    async def _ended(self) -> Session:
+        """Wait until the log says how it ended; that is read when its status says so, or when nobody works in it any more."""
+        read: str | None = None
         while not self._left():
-            now = self._store.mark(self.session)
-            for event in self._from_log(after) if now != mark else []:
-                after = event["seq"]
-                if self._ends(event):
-                    return
-            mark = now
+            mark = self._store.mark(self.session)
+            if mark != read and (self._is_told_over() or self._store.owner(self.session) is None):
+                read, state = mark, view_of(self._store, self.session).state
+                if self.run_id in state.ended:
+                    return state
             await self._clock.sleep(LOOK_SECONDS)
         raise stopped(self.session, self.run_id)
+
+    def _is_told_over(self) -> bool:
+        status = decode_status(self._store.read_status(self.session))
+        return status is not None and (status.run_id != self.run_id or status.state not in ("running", "paused"))
 
     def _ends(self, event: dict[str, Any]) -> bool:
         return bool(event["type"] == "run_finished" and event["record"]["run_id"] == self.run_id)
