@@ -1,15 +1,20 @@
 """Who gave a session back notices what others write in it: once, as soon as nobody holds it, and not what he knows already."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from semel import Agent, Paused, Rule, Runtime
 from semel.engine.lookout import Lookout
+from semel.errors import SessionBusy
+from semel.ports.control import Control
 from semel.ports.log import SessionStore
 from semel.ports.world import Clock
-from tests.engine.fakes import loop_turns
+from tests.engine.fakes import call, counting, loop_turns, script_file
+from tests.engine.slow import disk_ground
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +96,34 @@ async def test_a_lookout_that_is_closed_looks_no_more() -> None:
     await watched.lookout.close()
     watched.lookout.watch("b", "0")
     assert await watched.after(steps=3) == []
+
+
+class Alone:
+    """Stands for a socket that nobody uses; with it, other processes are reckoned with."""
+
+    address = ""
+
+    async def serve(self, _handle: object) -> "Alone":
+        return self
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_run_that_waits_is_looked_after_also_behind_a_message_that_was_refused_because_others_held_it(
+    tmp_path: Path,
+) -> None:
+    pay = counting("pay")
+    agent = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("pay")]}), tools=[pay], policy=[Rule("ask")])
+    on = replace(disk_ground(tmp_path / "s"), control=cast("Control", Alone()))
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session, lookout = runtime.session("s", agent=agent), runtime._keeper.sessions.lookout
+        assert isinstance(await (await session.send("go")).result(), Paused)
+        assert list(lookout._marks) == ["s"]
+        writer = await disk_ground(tmp_path / "s").store.open("s")
+        with pytest.raises(SessionBusy):
+            await session.steer("more")
+        assert list(lookout._marks) == ["s"]
+        await writer.close()
+        await session.cancel()
+        assert not lookout._marks, "nothing waits any more"

@@ -123,7 +123,6 @@ class Sessions:
     async def _opened(self, session: str) -> SessionActor:
         actor = self.actors.get(session)
         if actor is None:
-            self.lookout.forget(session)
             left = self._left.pop(session, None)
             try:
                 actor = self.actors[session] = await open_actor(self._ground, session, left)
@@ -132,6 +131,7 @@ class Sessions:
                     self._remember(session, left)  # it was not touched
                 self.write_down(session, "recover", error)
                 raise
+            self.lookout.forget(session)
         return actor
 
     def _door(self, session: str) -> asyncio.Lock:
