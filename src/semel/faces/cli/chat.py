@@ -83,10 +83,16 @@ class Chat:
             await _cut([*self._patient.values(), *(self._shown.pop(run) for run in elsewhere)])
         await asyncio.gather(*self._shown.values())
         if stop.number is not None:
-            goes_on = f"{command('resume', self._session)} goes on" if not elsewhere else "The run goes on in its own process"
+            goes_on = "its run goes on in its own process" if elsewhere else f"{self._next()} goes on"
             talk(f"semel: stopped. What was durable stays; {goes_on}")
             return 128 + stop.number
         return await talking
+
+    def _next(self) -> str:
+        """The command that goes on with the session."""
+        known = self._ground.store.exists(self._session)
+        is_open = known and view_of(self._ground.store, self._session).state.run is not None
+        return command("resume", self._session) if is_open else command("chat", "--session", self._session)
 
     def _prepare(self) -> None:
         """Find the agent, which is not needed as long as another process has the session."""
