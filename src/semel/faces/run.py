@@ -74,6 +74,11 @@ class RunHandle(Generic[OutputT]):
         """The keys of calls whose processes a dead runtime had left running, and which were ended."""
         return self._actor.leftovers
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether this process does not carry it, or not any more."""
+        return self._rest.done()
+
     def glance(self) -> "Glance | None":
         """Where the run is now; None once it is finished."""
         run = self._actor.state.run

@@ -141,7 +141,7 @@ class Chat:
                 except SessionBusy as error:
                     busy = error
                 else:
-                    return self._show(run.run_id, self._show_ours(run))
+                    return self._show(run.run_id, self._show_ours(run), waits=run.at_rest)
             args: Item = {"text": line, "key": key, "delivery": "steer"}
             answer = await ask_owner(self._ground, self._session, "send", args, leaving=tell_of_leaving)
             if answer is not None:
@@ -150,10 +150,9 @@ class Chat:
                 raise need(self._lacking, "an agent is there, or it is said why not")
             turns.taken(busy)
 
-    def _show(self, run_id: str, showing: "Coroutine[Any, Any, None]") -> None:
-        """Show a run, unless it is shown already."""
-        patient = self._patient.get(run_id)
-        if patient is not None and not patient.done():
+    def _show(self, run_id: str, showing: "Coroutine[Any, Any, None]", *, waits: bool = False) -> None:
+        """Show a run, unless it is shown already. `waits` says that nothing follows from the line for now."""
+        if waits and run_id in self._patient:
             talk(f"semel: kept. The run still waits; {command('inbox')} says for what")
         if run_id in self._shown:
             showing.close()
