@@ -2,8 +2,8 @@
 
 SessionStore contract
   STORE-1  `open` takes the session's lease first; while it is held, every other `open` of that session raises SessionBusy.
-  STORE-2  `open` verifies every frame. A torn tail is cut and its bytes kept aside; any other damage raises LogDamaged, an
-           intact frame that this build cannot interpret raises NewerWriter, and neither changes a byte (P7, W29).
+  STORE-2  `open` verifies every frame, but for STORE-8. A torn tail is cut and its bytes kept aside; any other damage raises
+           LogDamaged, an intact frame that this build cannot interpret raises NewerWriter, and neither changes a byte (P7, W29).
   STORE-3  `open` of a session that does not exist creates nothing durable until the first append.
   STORE-4  Each `open` has a fence above every fence the session ever had.
   STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
