@@ -8,7 +8,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.records import Config
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
-from semel.ports.model import ModelPort
+from semel.ports.model import GoesOn, ModelPort, Rendered
 from semel.ports.tool import ToolPort
 
 
@@ -29,6 +29,17 @@ class Kit:
     hooks: Hooks = field(default_factory=Hooks)
     refrozen: Config | None = None
 
+    def go_on_from(self, rendered: Rendered | None) -> Rendered | None:
+        """Have the model take up what was rendered of the session before; returns what it renders from now on.
+
+        None for a model that cannot, and for one that is the caller's and outlives the run.
+        """
+        if not self.owns_model or not isinstance(self.model, GoesOn):
+            return None
+        if rendered is not None:
+            self.model.go_on_from(rendered)
+        return self.model.rendered()
+
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
         if self.owns_model:
@@ -41,10 +52,7 @@ class NoModel:
     def __getattr__(self, name: str) -> object:
         raise InvariantBroken(f"a run that is being closed asked its model for {name}")
 
-    async def close(self) -> None:
-        """Nothing to end."""
-
 
 def closing_kit() -> Kit:
     """What a cancelled run is closed with where its agent is not at hand: no model, and no tool to ask what became of a call."""
-    return Kit(model=cast("ModelPort", NoModel()), tools={})
+    return Kit(model=cast("ModelPort", NoModel()), tools={}, owns_model=False)

@@ -16,7 +16,7 @@ from semel.errors import BadAgent, RuntimeLeft, StoreError, UsageError
 from semel.faces.crew import AgentFinder
 from semel.faces.run import RunHandle, follow
 from semel.faces.views import frame_event, last_agent
-from semel.ports.control import Item, NotReached, Request, Served
+from semel.ports.control import Item, Leaving, NotReached, Request, Served
 from semel.ports.log import SessionStore
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ async def answer_others(runtime: "Runtime", keeper: "RunKeeper") -> tuple[Served
         try:
             run = await desk.perform(request.session, request.verb, request.args)
         except RuntimeLeft:
-            raise NotReached("this process is stopping, and takes nothing more") from None
+            raise Leaving("it is stopping, and takes nothing more") from None
         return {"run_id": None if run is None else run.run_id, "head_seq": actor.state.head}
 
     try:

@@ -51,6 +51,7 @@ from semel.faces.signals import Stop
 from semel.faces.views import (
     InboxItem,
     answered_approval,
+    check_known,
     events_behind,
     find_call,
     find_waiting_call,
@@ -70,11 +71,11 @@ class Runtime:
     """All sessions of one state directory, for as long as the `async with` block lasts.
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered, and
-    again when something is due; "manual" leaves that to `resume`; "never" also leaves it to others to go on behind what is asked
-    of a run that nobody carries: it is only recorded. On leaving, nothing new is started, calls under way get `drain_seconds` to
-    come back and are recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile,
-    `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions
-    that are held; `unreachable` says why they cannot, if so.
+    again when something is due, or when another process has answered or has given back what it held; "manual" leaves that to
+    `resume`; "never" also leaves it to others to go on behind what is asked of a run that nobody carries: it is only recorded.
+    On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
+    block other processes of this user can ask for what concerns the sessions that are held; `unreachable` says why they cannot.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class Runtime:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.stop_outcome: StopOutcome | None = None
         self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
-        self._keeper = RunKeeper(self._ground, Crew(agents, deps, find_agent, self._ground.clock), carries=recover != "never")
+        crew = Crew(agents, deps, find_agent, self._ground.clock)
+        self._keeper = RunKeeper(self._ground, crew, carries=recover != "never", looks=recover == "auto")
         self._recover = recover
         self._drain_seconds = drain_seconds
         self._recovery: asyncio.Task[None] | None = None
@@ -233,7 +235,7 @@ class Runtime:
                 await actor.resume(self._keeper.kit_to_close(run, session), checked=False)
             return None if run is None else run.run_id
 
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         return await self._keeper.enter(session, begin)
 
     async def approve(
@@ -325,7 +327,7 @@ class Runtime:
 
         Raises BadAgent, SessionBusy, LogDamaged, NewerWriter.
         """
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         self.check_open_run(session)
 
         async def begin(actor: SessionActor) -> str | None:

@@ -30,13 +30,18 @@ class SessionView:
     mark: str | None = None
 
 
-def view_of(store: SessionStore, session: str) -> SessionView:
-    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+def check_known(store: SessionStore, session: str) -> None:
+    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at."""
     if not store.exists(session):
         remembered = witnessed(store.read_status(session))
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
+
+
+def view_of(store: SessionStore, session: str) -> SessionView:
+    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+    check_known(store, session)
     opening = Opening(session)
     view = store.read(session, take=opening.take)
     return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)
@@ -117,12 +122,22 @@ class WaitingCall:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A session at rest in whose queue so many messages wait; `held_up` says that a call before them is unknown (P31)."""
+
+    session: str
+    count: int
+    held_up: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """All that waits for somebody, over all sessions. `unreadable` is what `semel verify` is for."""
 
     calls: tuple[InboxItem, ...]
     waiting: tuple[WaitingCall, ...]
     stranded: tuple[Stranded, ...]
+    queues: tuple[Queue, ...]
     unreadable: dict[str, SemelError]
 
 
@@ -147,11 +162,12 @@ def waiting_of(store: SessionStore) -> Waiting:
     calls: list[InboxItem] = []
     waiting: list[WaitingCall] = []
     stranded: list[Stranded] = []
+    queues: list[Queue] = []
     unreadable: dict[str, SemelError] = {}
     for session in store.sessions():
         try:
             found = glance_of(store, session, remember=True)
-            owner = store.owner(session) if found.open_run else None
+            owner = store.owner(session) if found.open_run or found.queued else None
         except SemelError as error:
             unreadable[session] = error
             continue
@@ -159,7 +175,12 @@ def waiting_of(store: SessionStore) -> Waiting:
         waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
         if owner is None and (run := _stranded(session, found)) is not None:
             stranded.append(run)
-    return Waiting(calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), unreadable=unreadable)
+        if found.queued and found.open_run is None and owner is None:
+            held_up = any(call.run_id == found.run_id for call, _ in found.unknown)
+            queues.append(Queue(session=session, count=found.queued, held_up=held_up))
+    return Waiting(
+        calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), queues=tuple(queues), unreadable=unreadable
+    )
 
 
 def _stranded(session: str, found: Summary) -> Stranded | None:

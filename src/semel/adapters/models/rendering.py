@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from semel.adapters.models.media import told
 from semel.core.persistent import Growing
-from semel.core.values import JSON, NO_MEDIA, AssistantMessage, Message, Prompt, Text
+from semel.core.values import JSON, NO_MEDIA, AssistantMessage, Bundle, Message, Prompt, Text
 from semel.ports.model import Request
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -68,11 +68,16 @@ class _Kept:
 class Renderer:
     """Renders in one form. Keeps what it rendered of the conversations it saw last, within KEPT_BYTES."""
 
-    def __init__(self, form: Form) -> None:
-        """`form` is bound to one bundle."""
-        self._form = form
+    def __init__(self, form: Form, bundle: Bundle | None = None) -> None:
+        """`form` is bound to one `bundle`, which another renderer need not know."""
+        self._form, self.bundle = form, bundle
         self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the identity of their origin, which the value keeps alive
         self._kept_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it keeps."""
+        return self._kept_bytes
 
     def render(self, prompt: Prompt) -> Request:
         """One request body. The cost beyond copying it is that of the messages not rendered before."""

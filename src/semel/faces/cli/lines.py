@@ -61,10 +61,19 @@ def _run_started(record: dict[str, Any]) -> str:
     return f"{record['run_id'][:8]} {record['agent']['name']}: {' '.join(texts)}"
 
 
+def text_of_answer(record: dict[str, Any]) -> str:
+    """What the model said in a `model_step_finished`."""
+    return "".join(block["text"] for block in _blocks(record) if block.get("type") == "text")
+
+
+def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = record["assistant_message"]["content"]["blocks"]
+    return blocks
+
+
 def _answer(record: dict[str, Any]) -> str:
-    blocks = record["assistant_message"]["content"]["blocks"]
-    said = [block["text"] for block in blocks if block.get("type") == "text"]
-    calls = [f"{block['name']}({block['arguments']})" for block in blocks if block.get("type") == "tool_call"]
+    said = [block["text"] for block in _blocks(record) if block.get("type") == "text"]
+    calls = [f"{block['name']}({block['arguments']})" for block in _blocks(record) if block.get("type") == "tool_call"]
     return " ".join([*said, *calls])
 
 

@@ -81,7 +81,7 @@ def deliver(
         again = True
 
 
-def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
+def resume_one(session: str, options: RunOptions, ground: Ground, *, go_on: bool = False) -> int:
     """Watch the run that another process carries, or carry it here."""
     turns = Turns(ground)
     while True:
@@ -92,16 +92,16 @@ def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
                 return code
             continue  # whoever carried it is gone
         try:
-            return finish(carry(options, ground, [resumption(session)]), options)
+            return finish(carry(options, ground, [resumption(session, go_on=go_on)]), options)
         except SessionBusy as error:
             turns.taken(error)
 
 
-def resumption(session: str) -> Errand:
-    """Carry on what is open in a session."""
+def resumption(session: str, *, go_on: bool = False) -> Errand:
+    """Carry on what is open in a session, or else start the next message of its queue; with `go_on` behind an unknown call."""
 
     async def begin(runtime: Runtime) -> RunHandle[Any] | None:
-        return await runtime.resume(session)
+        return await runtime.resume(session, go_on=go_on)
 
     return Errand(session=session, begin=begin)
 
@@ -165,7 +165,7 @@ def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
 def _queued(message: Message, ground: Ground, session: str) -> int:
     """The message is durable, and something stands before its run."""
     following = goes_on(ground, session)
-    then = "" if following is None else f": {following[0]}; `{following[1]}`"
+    then = "" if following is None else f": {following}"
     talk(f"semel: the message waits in the queue of session {session!r} under key {message.key}{then}")
     return _EXIT_WAITS
 
