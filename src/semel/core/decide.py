@@ -235,9 +235,8 @@ def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFail
     again = CallModel(step_id=step.step_id, attempt=step.attempt, used=outcome.used + 1, delay_ms=wait_ms)
     if wait_ms <= MODEL_RETRY_SYNCED_FROM_MS:
         return Decision(held=(outcome.attempt,), effects=(again,))
-    due = now_ms + wait_ms
-    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=due)
-    return Decision(records=(outcome.attempt, retry), effects=(replace(again, delay_ms=0, not_before_ms=due),))
+    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=now_ms + wait_ms)
+    return Decision(records=(outcome.attempt, retry), effects=(again,))
 
 
 def _repaired(run: Run, step: Step, outcome: ExchangeFailed) -> Decision:
