@@ -126,6 +126,11 @@ async def test_plain_words_where_a_stream_should_be_are_no_api_response():
     assert "upstream connect error" in str(end)
 
 
+def upstream(raw: object) -> dict:
+    """As OpenRouter tells what its own provider refused: the words that matter are beside the message."""
+    return {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "P"}}}
+
+
 STATUSES = [
     (400, {"error": {"message": "bad", "type": "invalid_request_error"}}, FailureClass.INVALID_REQUEST, False),
     (400, {"error": {"code": "context_length_exceeded", "message": "m"}}, FailureClass.CONTEXT_EXCEEDED, False),
@@ -133,6 +138,12 @@ STATUSES = [
      FailureClass.CONTEXT_EXCEEDED, False),
     (400, {"error": {"type": "exceed_context_size_error", "n_ctx": 9}}, FailureClass.CONTEXT_EXCEEDED, False),
     (400, {"error": {"type": "content_filter", "message": "high risk"}}, FailureClass.CONTENT_FILTER, False),
+    (400, upstream('{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}'),
+     FailureClass.OPAQUE_STATE_REJECTED, False),
+    (400, upstream('{"message":"messages.7.content.2: Invalid signature in thinking block"}'),
+     FailureClass.OPAQUE_STATE_REJECTED, False),
+    (400, upstream('{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}'), FailureClass.CONTEXT_EXCEEDED, False),
+    (400, upstream({"not": "a text"}), FailureClass.INVALID_REQUEST, False),
     (401, {"error": {"code": "invalid_api_key"}}, FailureClass.AUTH, False),
     (402, {"error": {"code": 402, "message": "no credits"}}, FailureClass.QUOTA_EXHAUSTED, False),
     (403, {"error": {"message": "region"}}, FailureClass.PERMISSION, False),
@@ -163,7 +174,7 @@ async def test_every_status_keeps_its_class_and_its_exchange_facts():
             await model.close()
             assert (end.failure, end.retryable, end.exchange.http_status) == (failure, retryable, status), (status, body, end)
             checked += 1
-    assert checked == 22
+    assert checked == 26
 
 
 async def test_the_servers_word_on_when_to_try_again_is_carried():
