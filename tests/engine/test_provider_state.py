@@ -18,6 +18,7 @@ from semel.errors import BadAgent
 from semel.testing.formats import FORMATS
 from semel.testing.ground import memory_ground
 from semel.testing.model_server import ModelServer
+from tests.cases.serve import recorded
 from tests.engine.fakes import events_of
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ CASES = {
         "anthropic_messages",
         "thinking.response.sse",
         b'"type":"thinking"',
-        (FIXTURES / "cases" / "B22-400.json").read_bytes(),
+        recorded("B22-400.json"),
     ),
     "responses": Case("openai_responses", "thinking.response.sse", b'"encrypted_content":"', json.dumps(BLOB).encode()),
     "gemini": Case("gemini", "tools.response.sse", b'"thoughtSignature":"', json.dumps(THOUGHT).encode()),

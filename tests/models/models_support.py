@@ -17,7 +17,8 @@ from semel.core.values import JSON, AssistantMessage, Bundle, Message, Prompt, T
 from semel.ports.model import Answer, Delta, ModelFailed, ModelPort, Request
 
 FIXTURES = Path(__file__).parent / "fixtures"
-CASES = FIXTURES / "cases"
+CASES = Path(__file__).parent.parent / "cases" / "streams"
+"""The inputs of the cases, which are told in tests/cases."""
 CHAT = FIXTURES / "openai_chat"
 GOLDEN = Path(__file__).parent.parent / "golden"
 

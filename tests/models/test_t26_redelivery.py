@@ -6,38 +6,31 @@ log holds nothing of what broke off, and a tool whose call was cut never runs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from breaking_tls import broken_off, contexts
-from models_support import VirtualClock, in_virtual_time
-from played import PlayedConnector
+from models_support import VirtualClock
 from t26_kinds import BESIDE, LIMITS, OVER_TIME_AND_TLS, PLAYED, TEXT, head, kind_of, refusal, sent, whole
+from virtual_runs import BACKOFF_SECONDS, Hurried, Made, Ran, carried, played
 from wire_support import WIRES
 
-from semel import Agent, Completed, Failed, Runtime, tool
+from semel import tool
 from semel.adapters.memory.store import MemoryStore
 from semel.adapters.models.catalog import build_model
 from semel.adapters.models.http_model import HttpModel
 from semel.adapters.models.script_steps import End, Send, Step
-from semel.adapters.system import SystemClock, SystemIds
 from semel.core.effects import CallModel
 from semel.core.features import KNOWN
-from semel.core.limits import BACKOFF_FIRST_MS, MODEL_RETRY_SYNCED_FROM_MS
-from semel.core.values import AssistantMessage, Stop
+from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS
+from semel.core.values import Stop
 from semel.engine.perform import Performer
-from semel.engine.resume import Ground
-from semel.ports.model import FailureClass, ModelFailed, ModelPort
-from semel.ports.world import Clock
-from semel.testing.formats import FORMATS
+from semel.ports.model import FailureClass, ModelFailed
+from semel.ports.tool import ToolPort
 from semel.testing.model_server import ModelServer
-from tests.core.said import said_in
 
 pytestmark = pytest.mark.anyio
-Made = Callable[[str], Iterable[Step]]
 every_family = pytest.mark.parametrize("family", sorted(WIRES))
 THE_24 = (
     "no bytes ever", "headers then nothing", "1 byte just in time, for ever", "keep-alives only", "empty deltas",
@@ -47,7 +40,6 @@ THE_24 = (
     "unknown finish reason", "reset", "TLS close without notify", "clock jump during back-off",
 )  # fmt: skip
 """As the plan of faults names and orders them."""
-BACKOFF_SECONDS = [BACKOFF_FIRST_MS / 1000 * 2**n for n in range(5)]
 
 
 RETRY_AFTER_SECONDS = 90
@@ -105,32 +97,8 @@ class Writing(MemoryStore):
         return writer
 
 
-class Hurried(SystemClock):
-    """The real clock, which skips the back-offs and notes them; for runs over real sockets."""
-
-    def __init__(self) -> None:
-        self.waits: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds in BACKOFF_SECONDS:
-            self.waits.append(seconds)
-            seconds = 0
-        await super().sleep(seconds)
-
-
-class Ran(NamedTuple):
-    """What came of a run: its state or the code of its failure, what arrived at the provider and how far apart, and the rest."""
-
-    end: str
-    asked: int
-    waits: list[float]
-    answers: list[str]
-    calls: list[int]
-
-
-async def carried(model: ModelPort, clock: Clock, store: MemoryStore | None = None) -> tuple[str, list[str], list[int]]:
-    """Carry one run: its end, the texts of the answers that its log holds, and what the tool was called with."""
-    calls: list[int] = []
+def working(calls: list[int]) -> ToolPort:
+    """A tool that notes what it was called with."""
 
     @tool
     def w(n: int = 0, city: str = "") -> str:
@@ -138,41 +106,14 @@ async def carried(model: ModelPort, clock: Clock, store: MemoryStore | None = No
         calls.append(n)
         return city
 
-    agent = Agent("a", model=model, tools=[w])
-    store = store or MemoryStore(clock, known=KNOWN)
-    async with Runtime(agents=[agent], ground=Ground(store=store, clock=clock, ids=SystemIds())) as runtime:
-        result = await (await runtime.session("s", agent=agent).send("go")).result()
-    error = result.error if isinstance(result, Failed) else None
-    assert isinstance(result, Completed) or error is not None, result
-    assert error is None or error.kind == "model", error
-    end = "completed" if error is None else error.code
-    return end, [message.text for message in said_in(store, "s") if isinstance(message, AssistantMessage)], calls
-
-
-async def played(
-    family: str, make: Made, times: int | None, clock: VirtualClock | None = None, store: MemoryStore | None = None
-) -> Ran:
-    """A run in virtual time against a provider that does as `make` says `times` times, or for ever, and then answers."""
-    clock = clock or VirtualClock()
-    moments: list[float] = []
-
-    def reply(body: bytes) -> Iterable[Step]:
-        moments.append(clock.monotonic())
-        first = FORMATS[family].format.read(body).answers == 0
-        return make(family) if first and (times is None or len(moments) <= times) else sent(family, whole(family))
-
-    connector = PlayedConnector(clock, reply)
-    model = build_model(f"{family}:m@http://127.0.0.1:9/v1", clock=clock, environ={}, options=LIMITS, connector=connector)
-    end, answers, calls = await in_virtual_time(clock, carried(model, clock, store))
-    assert len(connector.requests) == len(moments)
-    return Ran(end, len(moments), [b - a for a, b in pairwise(moments)], answers, calls)
+    return w
 
 
 async def played_over_jumps(family: str, make: Made, times: int | None, *, by_ms: int, midway: list[float]) -> Ran:
     """The same while the wall clock is set: in the middle of these waits, or, without any, as each wait is written down."""
     clock = Jumping(by_ms)
     setting = asyncio.ensure_future(clock.set_midway(midway))
-    ran = await played(family, make, times, clock, None if midway else Writing(clock))
+    ran = await played(family, make, times, clock=clock, store=None if midway else Writing(clock))
     setting.cancel()
     written = sum(wait * 1000 > MODEL_RETRY_SYNCED_FROM_MS for wait in ran.waits)
     assert clock.jumps == (min(len(midway), len(ran.waits)) if midway else written)
@@ -194,11 +135,15 @@ def due(name: str, family: str, times: int | None) -> tuple[str, int, list[str],
 @every_family
 @pytest.mark.parametrize("times", [None, 1], ids=["for ever", "once"])
 async def test_a_run_asks_each_kind_of_provider_exactly_so_often(family: str, times: int | None):
-    found = {name: await played(family, kind_of(name, family).make, times) for name in (*PLAYED, *BESIDE)}
-    expected = {name: due(name, family, times) for name in found}
-    assert {name: (ran.end, ran.asked, ran.answers, ran.calls) for name, ran in found.items()} == expected
+    found, expected, requests = {}, {}, 0
+    for name in (*PLAYED, *BESIDE):
+        calls: list[int] = []
+        ran = await played(family, kind_of(name, family).make, times, tools=[working(calls)])
+        found[name], expected[name] = (ran.end, ran.asked, ran.answers, calls), due(name, family, times)
+        requests += ran.asked
+    assert found == expected
     assert len(found) == 24
-    print(f"{family}: {sum(ran.asked for ran in found.values())} requests of {len(found)} runs")
+    print(f"{family}: {requests} requests of {len(found)} runs")
 
 
 async def test_a_model_that_asks_again_by_itself_is_caught(monkeypatch: pytest.MonkeyPatch):
@@ -284,7 +229,7 @@ async def test_a_run_that_is_reset_at_any_of_50_places_asks_twice_and_keeps_one_
         for at in offsets:
             clock, before = Hurried(), len(server.requests)
             model = build_model(f"{family}:m@{server.url}", clock=clock, environ={}, options=LIMITS)
-            end, answers, _ = await carried(model, clock)
+            end, answers, _ = await carried(model, clock, [working([])])
             await model.close()
             assert (end, len(server.requests) - before, answers) == ("completed", 2, [TEXT]), at
             assert clock.waits == BACKOFF_SECONDS[:1]
@@ -304,7 +249,7 @@ async def test_tls_that_closes_without_notify_is_asked_again_so_often(family: st
 
     async with broken_off(family, whole(family), breaks=breaks, serving=serving, trust=trust) as (url, connector, requests):
         model = build_model(f"{family}:m@{url}", clock=clock, environ={}, options=LIMITS, connector=connector)
-        end, answers, _ = await carried(model, clock)
+        end, answers, _ = await carried(model, clock, [working([])])
         await model.close()
     assert (end, len(requests), len(set(requests))) == ("interrupted" if times is None else "completed", asked, 1)
     assert answers == ([] if times is None else [TEXT])
