@@ -28,6 +28,7 @@ BLOB = {"error": {"message": "The encrypted content could not be verified.", "co
 THOUGHT = {"error": {"code": 400, "message": "Corrupted thought signature.", "status": "INVALID_ARGUMENT"}}
 SIGNATURE = {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}
 GATEWAY = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps(SIGNATURE)}}}
+MISSED = {"error": {"message": "The `reasoning_content` in the thinking mode must be passed back to the API.", "code": None}}
 UNSIGNED = {"candidates": [{"index": 0, "finishReason": "MISSING_THOUGHT_SIGNATURE"}]}
 
 
@@ -61,6 +62,13 @@ CASES = {
         b'"reasoningContent":',
         json.dumps(SIGNATURE).encode(),
         headers={"x-amzn-errortype": "ValidationException"},
+    ),
+    "deepseek": Case(
+        "openai_chat",
+        "thinking_deepseek.response.sse",
+        b'"reasoning_content":',
+        json.dumps(MISSED).encode(),
+        options={"dialect": {"reasoning": "thinking"}},
     ),
     "openrouter": Case(
         "openai_chat",
@@ -115,7 +123,7 @@ async def test_b22_refused_state_is_dropped_by_a_record_and_a_second_refusal_fai
 
 
 def test_b22_every_family_has_its_refusal_here() -> None:
-    assert len(CASES) == 6
+    assert len(CASES) == 7
     assert {case.family for case in CASES.values()} == set(FORMATS)
 
 

@@ -63,12 +63,13 @@ def stop_of(family: str) -> list[bytes]:
         "openai_responses": (b'"status":"completed","error"', b'"status":"bored","error"'),
         "anthropic_messages": (b'"stop_reason":"end_turn"', b'"stop_reason":"bored"'),
         "gemini": (b'"finishReason":"STOP"', b'"finishReason":"BORED"'),
-        "bedrock_converse": (b"", b""),
     }
     if family in FRAMED:
         return events(family, text=TEXT, stop="other")
     old, new = names[family]
-    return [event.replace(old, new) for event in events(family, text=TEXT)]
+    made = events(family, text=TEXT)
+    assert any(old in event for event in made)
+    return [event.replace(old, new) for event in made]
 
 
 def mixed_line_ends(family: str) -> list[bytes]:
@@ -87,8 +88,8 @@ def big_line(family: str) -> list[bytes]:
 
 @lru_cache
 def bomb(family: str) -> bytes:
-    """A whole answer that holds 64 MiB, in 64 KiB."""
-    return gzip.compress(whole(family) + bytes(64 * 1024 * 1024))
+    """A whole answer and 16 MiB behind it, in less than a hundredth of that."""
+    return gzip.compress(whole(family) + bytes(16 * 1024 * 1024), compresslevel=1)
 
 
 def drip(family: str) -> list[Step]:

@@ -110,7 +110,7 @@ def working(calls: list[int]) -> ToolPort:
 
 
 async def played_over_jumps(family: str, make: Made, times: int | None, *, by_ms: int, midway: list[float]) -> Ran:
-    """The same while the wall clock is set: in the middle of these waits, or, without any, as each wait is written down."""
+    """A run while the wall clock is set: in the middle of these waits, or, without any, as each wait is written down."""
     clock = Jumping(by_ms)
     setting = asyncio.ensure_future(clock.set_midway(midway))
     ran = await played(family, make, times, clock=clock, store=None if midway else Writing(clock))
