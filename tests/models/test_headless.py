@@ -34,10 +34,9 @@ def again(fault: dict, times: int | None) -> dict:
 
 
 long = pytest.mark.prove
-FIRST_FAMILIES = {"anthropic_messages", "bedrock_converse"}
 
 
-@pytest.mark.parametrize("family", [name if name in FIRST_FAMILIES else pytest.param(name, marks=long) for name in sorted(WIRES)])
+@pytest.mark.parametrize("family", sorted(WIRES))
 def test_a_redelivery_that_succeeds_exits_with_0_in_every_family(family, tmp_path):
     with serve_in_thread(again({"kind": "status", "status": 503}, 1)) as server:
         code, status, _ = run(tmp_path, f"{family}:m@{server.url}")

@@ -228,7 +228,7 @@ def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFail
         why = Failure(
             kind="model",
             code=outcome.failure,
-            message=outcome.message,
+            message=outcome.message + _too_long(outcome.retry_after_ms, limits.retry_wait_ms),
             provider=outcome.provider_code,
             provider_details=list(outcome.details) or None,
         )
@@ -239,9 +239,15 @@ def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFail
     again = CallModel(step_id=step.step_id, attempt=step.attempt, used=outcome.used + 1, delay_ms=wait_ms)
     if wait_ms <= MODEL_RETRY_SYNCED_FROM_MS:
         return Decision(held=(outcome.attempt,), effects=(again,))
-    due = now_ms + wait_ms
-    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=due)
-    return Decision(records=(outcome.attempt, retry), effects=(replace(again, delay_ms=0, not_before_ms=due),))
+    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=now_ms + wait_ms)
+    return Decision(records=(outcome.attempt, retry), effects=(again,))
+
+
+def _too_long(asked_ms: int | None, most_ms: int) -> str:
+    """What a run that ends says of a wait that it declines, so that somebody knows when to send again."""
+    if asked_ms is None or asked_ms <= most_ms:
+        return ""
+    return f"; it asks to wait {-(-asked_ms // 1000)} s, and a run waits {most_ms // 1000} s at most"
 
 
 def _repaired(run: Run, step: Step, outcome: ExchangeFailed) -> Decision:

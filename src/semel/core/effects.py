@@ -180,7 +180,7 @@ Outcome = Answered | ExchangeFailed | CameBack | TimeUp
 
 
 class CallModel(Frozen, frozen=True, kw_only=True):
-    """Ask the model, not before the given wall time and after waiting `delay_ms`."""
+    """Ask the model, after waiting `delay_ms`. A resume, which knows of a wait from the log alone, waits for `not_before_ms`."""
 
     step_id: int
     attempt: int
