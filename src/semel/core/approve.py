@@ -49,7 +49,7 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
     refused = parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed) if spec is not None else None
     if refused is not None:
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
-    match ruling_on(spec, arguments, policy) if spec is not None else None:
+    match ruling_on(spec, parsed, policy) if spec is not None else None:
         case Deny(why=why) | Undecidable(why=why):
             raise UsageError(f"the changed arguments of call {approval.asked.call_key} are not allowed: {why}")
 

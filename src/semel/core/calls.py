@@ -89,7 +89,7 @@ class Batch(Frozen, frozen=True, kw_only=True):
     @property
     def held(self) -> tuple[int, ...]:
         """Ordinals of the calls that wait for their provider."""
-        return tuple(at for at, call in enumerate(self.calls) if call.waits)
+        return tuple([at for at, call in enumerate(self.calls) if call.waits])
 
     @property
     def stopped(self) -> bool:
@@ -135,7 +135,10 @@ class Step(Frozen, frozen=True, kw_only=True):
 
     def approval(self, ordinal: int) -> Approval | None:
         """The approval of a call, if one was asked for."""
-        return next((approval for approval in self.approvals if approval.asked.ordinal == ordinal), None)
+        for approval in self.approvals:
+            if approval.asked.ordinal == ordinal:
+                return approval
+        return None
 
     def changed_arguments(self, ordinal: int) -> str | None:
         """The arguments that a person, or else a pre-tool hook, put in the place of the model's; None where nobody did."""
@@ -146,9 +149,17 @@ class Step(Frozen, frozen=True, kw_only=True):
 
     def proposed(self, ordinal: int) -> ToolCall:
         """The call as a person is asked about it: as the model issued it, with what a pre-tool hook made of its arguments."""
-        call = need(self.answer, "a proposed call is of an answer").calls[ordinal]
-        changed = changed_arguments(self.hooks, ordinal)
-        return call if changed is None else replace(call, arguments=changed)
+        return self.proposals[ordinal]
+
+    @property
+    def proposals(self) -> tuple[ToolCall, ...]:
+        """All calls of the answer as proposed, in issue order."""
+        calls = need(self.answer, "a proposed call is of an answer").calls
+        if not self.hooks:
+            return calls
+        changed = [changed_arguments(self.hooks, at) for at in range(len(calls))]
+        pairs = zip(calls, changed, strict=True)
+        return tuple([call if other is None else replace(call, arguments=other) for call, other in pairs])
 
     def arguments(self, ordinal: int) -> str:
         """The arguments that a call is to leave with: the model's own text, or what a person or a hook made of it."""

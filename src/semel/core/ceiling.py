@@ -126,7 +126,7 @@ def _pause_bytes(run: Run) -> int:
     step = run.step
     if run.in_flight is not None:
         return _PAUSE_BYTES if run.pause is None else 0
-    calls = step is not None and step.answer is not None and not step.finished and bool(step.answer.calls)
+    calls = step is not None and step.answer is not None and not step.finished and step.answer.has_calls
     settled = step is not None and step.batch is not None and step.batch.finished
     said = run.pause is not None and run.pause.reason == "tool_held"
     return 0 if said or settled or not calls else _PAUSE_BYTES

@@ -207,9 +207,9 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
     head = (outcome.attempt, finished)
     run = with_answer(run, step, answer, finished)
     step = need(run.step, "an answer belongs to a step")
-    if answer.calls and run.aborting_now:
+    if run.aborting_now and answer.has_calls:
         return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
-    after = plan_batch if answer.calls else after_answer
+    after = plan_batch if answer.has_calls else after_answer
     return after(state, run, step, policy, head=head)
 
 

@@ -70,7 +70,8 @@ def _planned(state: Session, run: Run, step: Step, ordinal: int) -> PlannedCall:
     approval = step.approval(ordinal)
     answer = approval.resolved if approval is not None else None
     refusal = declined(answer) if answer is not None and answer.decision != "approved" else refuse(RefusalReason.RUN_CLOSED)
-    return planned_call(step, ordinal, call_key_of(state.lineage, run.run_id, step.step_id, ordinal), refusal)
+    key = call_key_of(state.lineage, run.run_id, step.step_id, ordinal)
+    return planned_call(step.proposed(ordinal), ordinal, key, approval, refusal)
 
 
 def seal(state: Session) -> Decision:

@@ -39,18 +39,18 @@ def settle(
 
     `closing` says that the run is to end without sending anything more. One that is stopped otherwise ends behind this turn.
     """
-    news = _with_kept(state, batch, news)
+    waiting = batch.held
+    news = _with_kept(state, batch, news, waiting) if waiting else news
     new = news.settled | stand_ins(news)
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
-    held = (frozenset(batch.held) | news.held.keys()) - known.keys()
+    held = (frozenset(waiting) | news.held.keys()) - known.keys()
     doubt = doubt - known.keys() - held
     sequential = is_sequential(run, batch)
-    came = arrived(batch, news, sequential=sequential)
     if news.in_flight:
-        return Decision(records=came, doubt=doubt)
+        return Decision(records=arrived(batch, news, sequential=sequential), doubt=doubt)
     ask = next((at for at in sorted(doubt) if _effect(run, batch, at) is ToolEffect.ONCE and _reconciles(run, batch, at)), None)
     if ask is not None:
-        return Decision(records=came, effects=(Reconcile(ordinal=ask),), doubt=doubt)
+        return Decision(records=arrived(batch, news, sequential=sequential), effects=(Reconcile(ordinal=ask),), doubt=doubt)
     known |= {at: crashed(run, batch, at) for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
     doubt = doubt - known.keys()
     begun = _closing_as(batch)
@@ -62,6 +62,9 @@ def settle(
     given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     known |= given_up
     ready = _ready(batch, known, held, sequential=sequential)
+    if not ready and not held:
+        return _commit(state, run, batch, news, known, policy=policy)
+    came = arrived(batch, news, sequential=sequential)
     # What is given up is recorded before anything behind it leaves, lest a later resume take that for never sent (P2); and before
     # the run waits for held calls, which it does when nothing else is open (R31).
     left = arrived(batch, CameBack(settled=given_up), sequential=sequential)
@@ -70,14 +73,12 @@ def settle(
         first = (*_settled_first(run, batch, news, came), *left)
         records = (*first, *before_sending(run, batch, ready, sending, reruns))
         return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
-    if held:
-        return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
-    return _commit(state, run, batch, news, known, policy=policy)
+    return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
 
 
-def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
+def _with_kept(state: Session, batch: Batch, news: CameBack, held: tuple[int, ...]) -> CameBack:
     """What came back, and the results of held calls that came while nobody carried the run."""
-    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in batch.held if at not in news.settled}
+    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in held if at not in news.settled}
     delivered = {
         at: Settlement(outcome=Outcome.COMPLETED, is_error=late.is_error, text=late.output.text, parts=late.output.parts)
         for at, late in kept.items()

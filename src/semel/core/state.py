@@ -191,7 +191,10 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     def tool(self, name: str) -> ToolSpec | None:
         """The offered tool of that name."""
-        return next((spec for spec in self.tools if spec.name == name), None)
+        for spec in self.tools:
+            if spec.name == name:
+                return spec
+        return None
 
 
 class UnknownCall(Frozen, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ async def run_to_rest(
             release(decision, flights, stopping=wishes.stopping)
             outcome, doubt, asked = None, decision.doubt, inbox.take()
             if asked is None and not flights.empty:
-                outcome = await flights.next(seconds_left(barrier.state, clock), inbox.filled)
+                outcome = await flights.next(seconds_left(barrier.state, clock))
                 asked = inbox.take() if outcome is None else None
             if wishes.stopping and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)

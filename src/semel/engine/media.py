@@ -43,6 +43,8 @@ class Loading(Mapping[str, bytes]):
 
 def outcome_of(value: JSON, *, terminate: bool = False) -> Completed | Gave:
     """What a call that returned `value` came to. A file, or a list with files in it, is ordered parts (M5)."""
+    if isinstance(value, str):
+        return completed(value, terminate=terminate)
     if isinstance(value, File):
         return Gave(parts=(value,), terminate=terminate)
     if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):

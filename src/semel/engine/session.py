@@ -26,7 +26,7 @@ from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
 from semel.engine.resume import Ground, Left, end_leftovers, open_session
-from semel.engine.waiting import to_its_end
+from semel.engine.waiting import Bell, to_its_end
 from semel.errors import LeaseLost, SessionBusy, SessionFull, StoreError
 from semel.ports.log import LogWriter
 from semel.ports.model import Rendered
@@ -227,14 +227,19 @@ class SessionActor:
             raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
         self._rendered = kit.go_on_from(self._rendered)
-        inbox = Inbox()
-        flights = Flights(self._performer(kit), lambda: self.state)
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        bell = Bell()
+        inbox = Inbox(bell)
+        flights = Flights(self._performer(kit), lambda: self.state, bell)
+        begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def after() -> None:
             self._publish_on_change()
-            if not durable.done():
-                durable.set_result(None)
+            if not begun.done():
+                begun.set_result(True)
+
+        def ended(_carrying: object) -> None:
+            if not begun.done():
+                begun.set_result(False)
 
         carrying = run_to_rest(
             first,
@@ -248,8 +253,8 @@ class SessionActor:
         )
         task = asyncio.ensure_future(carrying)
         self._flights, self._task, self._inbox = flights, task, inbox
-        await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
-        if not durable.done():
+        task.add_done_callback(ended)
+        if not await to_its_end(begun):
             self._flights = self._task = self._inbox = None
             task.result()
 

@@ -42,6 +42,7 @@ class FileWriter:
         self.frames: Sequence[Frame] = log.scan.frames
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
+        self._at = str(place.log)  # asked about before each write
         self._lease, self._floor, self._clock, self.inline = lease, floor, clock, inline
         self._syncs = syncs
         self.blobs = FileBlobs(place, self.check)
@@ -162,7 +163,7 @@ class FileWriter:
             return
         try:
             found = self._disk.status(self._fd)
-            intact = found.st_size == self._point.offset and same_file(found, self._disk.status_of(self._path))
+            intact = found.st_size == self._point.offset and same_file(found, self._disk.status_of(self._at))
         except OSError:
             intact = False
         if not intact:
