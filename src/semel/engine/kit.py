@@ -1,6 +1,7 @@
 """What a run is performed with: the model and the tools of its agent in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -8,6 +9,7 @@ from semel.core.policy import Policy, allow_all
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
 from semel.ports.model import ModelPort
+from semel.ports.source import OpenSource
 from semel.ports.tool import ToolPort
 
 
@@ -16,7 +18,7 @@ class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
     `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
-    the model was made for this run and ends with it; one that the caller made is the caller's.
+    the model was made for this run and ends with it; one that the caller made is the caller's. `sources` serve some of the tools.
     """
 
     model: ModelPort
@@ -25,11 +27,21 @@ class Kit:
     owns_model: bool = True
     policy: Policy = allow_all
     hooks: Hooks = field(default_factory=Hooks)
+    sources: Sequence[OpenSource] = ()
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
-        if self.owns_model:
-            await self.model.close()
+        try:
+            await self.close_sources()
+        finally:
+            if self.owns_model:
+                await self.model.close()
+
+    async def close_sources(self) -> None:
+        """End what serves its tools, each one whatever another raises; idempotent."""
+        async with AsyncExitStack() as closing:
+            for source in self.sources:
+                closing.push_async_callback(source.close)
 
 
 class NoModel:

@@ -4,7 +4,7 @@ An actor lives as long as it holds the lease: it is opened for a run and closed 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from semel.core.decide import continue_run, resolve, send
 from semel.core.effects import Decision, Resolve, Send, UnderWay
@@ -221,7 +221,7 @@ class SessionActor:
             policy=kit.policy,
             after=after,
         )
-        task = asyncio.ensure_future(carrying)
+        task = asyncio.ensure_future(_to_rest(carrying, kit))
         self._flights, self._task, self._inbox = flights, task, inbox
         await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
         if not durable.done():
@@ -297,6 +297,14 @@ class Carried:
             if not self._task.cancelled():
                 self._task.result()
         return self._actor.state
+
+
+async def _to_rest(carrying: Coroutine[None, None, None], kit: Kit) -> None:
+    """Carry a run to its rest, then end what serves its tools: a session may be held for many runs, one after the other."""
+    try:
+        await carrying
+    finally:
+        await kit.close_sources()
 
 
 async def open_actor(ground: Ground, session: str) -> SessionActor:

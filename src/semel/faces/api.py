@@ -168,11 +168,11 @@ class Runtime:
         text, key, context = checked_delivery(text, self.new_key() if key is None else key, context)
         beside = attached(files)
 
-        def build() -> tuple[Send, Kit]:
-            return self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+        async def build() -> tuple[Send, Kit]:
+            return await self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
 
         try:
-            built = build()
+            built = await build()
         except SemelError:
             if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
                 raise
@@ -185,7 +185,7 @@ class Runtime:
                     if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
                         await self._keeper.carry_on(actor)
                     return known
-                command, kit = built or build()
+                command, kit = built or await build()
                 await actor.keep(beside.contents)
                 if delivery is None or route(actor.state, delivery) == "send":
                     return await actor.send(command, kit)
@@ -362,5 +362,5 @@ class Runtime:
         if ended is None:
             raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
         agent = self._keeper.crew.agent_of(ended.agent, actor.state.session)
-        go_on, kit = self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
+        go_on, kit = await self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)

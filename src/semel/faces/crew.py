@@ -49,16 +49,16 @@ class Crew:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
 
-    def new_run(
+    async def new_run(
         self, agent: AgentAny, text: str, key: str, context: JSON, delivery: Delivery | None = None, *, parts: Parts = ()
     ) -> tuple[Send, Kit]:
         """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel."""
-        kit = kit_for_new_run(agent, self._deps, self._clock)
+        kit = kit_for_new_run(agent, self._deps, self._clock, await agent.offered())
         return replace(send_command(agent, kit, text, key, context, parts=parts), delivery=delivery), kit
 
     def kit_of(self, run: Run, session: str) -> Kit:
         """The live objects of an open run. Raises BadAgent, BundleRefused."""
-        return kit_for_open_run(self.agent_of(run.agent, session), run.config, self._deps, self._clock)
+        return kit_for_open_run(self.agent_of(run.agent, session), run, self._deps, self._clock)
 
     def check(self, run: Run, session: str) -> None:
         """Raises BadAgent where the agent of an open run is not found or has other tools, and BundleRefused."""
