@@ -137,7 +137,7 @@ def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPo
 def mcp_server(name: str, table: Mapping[str, Any], directory: Path) -> "ToolSource":
     """The MCP server that a table of an agent file declares; it runs in `directory`. Raises BadAgent."""
     from semel.adapters.system import SystemClock
-    from semel.adapters.tools.mcp.source import mcp_server as build
+    from semel.adapters.tools.mcp.source import server_of_table as build
 
     return build(name, table, directory=directory, clock=SystemClock())
 

@@ -154,6 +154,8 @@ class Agent(Generic[OutputT]):
             return []
         lists = await asyncio.gather(*(source.offered() for source in sources), return_exceptions=True)
         for found in lists:
+            if isinstance(found, BadAgent):
+                raise BadAgent(f"{self.source or f'agent {self.name!r}'}: {found}") from found
             if isinstance(found, BaseException):
                 raise found
         return [spec for specs in lists if not isinstance(specs, BaseException) for spec in specs]

@@ -174,7 +174,7 @@ def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort | ToolSou
     _check_keys(path, place, table, allowed)
     if "command" not in table:
         raise BadAgent(
-            f'{path}: {place}command is missing; write command = ["program", "{{argument}}"], python = "module:function", '
+            f'{path}: {place}command is missing; write command = ["program", "{{argument}}"], or python = "module:function", '
             f'or mcp = ["server"]'
         )
     _check_effect(path, place, table)

@@ -96,7 +96,7 @@ def stderr_flood(key: object) -> None:
 
 
 def pings(key: object) -> None:
-    for number in range(3000):
+    for number in range(10_000):
         send(id=f"s{number}", method="ping")
     for_ever()
 
@@ -124,6 +124,49 @@ def change(key: object) -> None:
     send(id=key, result=told("changed"))
 
 
+def ping_first(key: object) -> None:
+    send(id="p", method="ping")
+    send(id="r", method="roots/list")
+    pong, refused = receive(), receive()
+    send(id=key, result=told(f"{pong['result']} {refused['error']['code']}"))
+
+
+def everything(key: object) -> None:
+    blob = "iVBORw0KGgo="
+    content = [
+        {"type": "text", "text": "a\x00b"},
+        {"type": "image", "data": blob, "mimeType": "image/png"},
+        {"type": "audio", "data": "not base64", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+        {"type": "resource", "resource": {"uri": "file:///b", "blob": blob}},
+        {"type": "resource_link", "uri": "file:///c"},
+        {"type": "hologram"},
+    ]
+    send(id=key, result={"content": content, "structuredContent": {"a": 1}})
+
+
+def progress(key: object) -> None:
+    for token, text in ((key, "half \x1b[31mdone"), (999, "of nobody"), (key, "nearly")):
+        send(method="notifications/progress", params={"progressToken": token, "progress": 1, "message": text})
+    send(id=key, result=told("done"))
+
+
+def wait_for_other(key: object) -> None:
+    """Two calls are out: the first is never answered, the second when the first was cancelled."""
+    other = receive()
+    cancelled()
+    time.sleep(0.2)
+    send(id=other["id"], result=told("the other one"))
+    for_ever()
+
+
+def hang_first(key: object) -> None:
+    with open(NOTE) as note:
+        if len(note.readlines()) == 1:
+            for_ever()
+    send(id=key, result=told("done"))
+
+
 ACTS = {
     "ignores SIGTERM": ignore_sigterm,
     "ignores the cancel message": ignore_cancel,
@@ -133,7 +176,7 @@ ACTS = {
     "1 GiB on one line": one_long_line,
     "10 GiB in many lines": many_lines,
     "what is not UTF-8": lambda key: write(
-        b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\xff\xfeb\\ud83d"}]}}\n' % key
+        b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\xff\xfeb"}]}}\n' % key
     ),
     "JSON that is broken": lambda key: (write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[\n' % key), for_ever()),
     "a reply with an unknown id": unknown_id,
@@ -146,12 +189,19 @@ ACTS = {
     "floods with notifications": many_notifications,
     "pings and does not read": pings,
     "changes its tools": change,
+    "pings and waits": ping_first,
+    "gives everything": everything,
+    "says how far it is": progress,
+    "waits for the other call": wait_for_other,
     "an error reply": lambda key: send(id=key, error={"code": -32602, "message": "no such order"}),
     "an error result": lambda key: send(id=key, result=told("no such order", isError=True)),
     "a result that is none": lambda key: send(id=key, result=[1]),
     "closes its output": lambda key: (OUT.close(), os.close(1), for_ever()),
     "an environment": lambda key: send(id=key, result=told(json.dumps(dict(os.environ)))),
     "open files": lambda key: send(id=key, result=told(" ".join(sorted(os.listdir("/proc/self/fd"))))),
+    "lives on without its input": lambda key: for_ever(),
+    "hangs the first time": hang_first,
+    "leaves a child behind": lambda key: (sleeper(), receive()),
     "answers": lambda key: send(id=key, result=told("done")),
 }
 

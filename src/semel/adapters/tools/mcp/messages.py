@@ -52,16 +52,18 @@ _messages = msgspec.json.Decoder(Message)
 
 
 def parse(line: bytes) -> Message | None:
-    """The message that a line holds; None if it holds none. Bytes that are not UTF-8 become U+FFFD (B19)."""
-    try:
-        return _messages.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+    """The message that a line holds; None if it holds none. What is not UTF-8, or half of a surrogate pair, is U+FFFD (B19)."""
     text = line if line.isascii() else line.decode("utf-8", "replace").encode()
-    repaired = _SURROGATES.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], text)
+    found = _decoded(text)
+    if found is None and b"\\u" in text:
+        return _decoded(_SURROGATES.sub(lambda half: rb"\ufffd" if half["lone"] else half[0], text))
+    return found
+
+
+def _decoded(text: bytes) -> Message | None:
     try:
-        return _messages.decode(repaired) if repaired != line else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _messages.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 

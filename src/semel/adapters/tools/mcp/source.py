@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
+from semel.adapters.system import SystemClock
 from semel.adapters.tools.command import GRACE_SECONDS, child_environment, program_at
-from semel.adapters.tools.declaration import declare
+from semel.adapters.tools.declaration import EffectName, declare
 from semel.adapters.tools.execution import Command
 from semel.adapters.tools.mcp.connection import Connection
 from semel.adapters.tools.mcp.handshake import Listed, connect
@@ -179,7 +180,34 @@ class McpServer(ToolSource):
         return replace(spec, effect=effect, sequential=self.declaration.sequential)
 
 
-def mcp_server(name: str, table: Mapping[str, Any], *, directory: Path, clock: Clock) -> McpServer:
+class Declared(TypedDict, total=False):
+    """What is declared of a server beside its name and its command."""
+
+    trust_hints: bool
+    effect: EffectName | None
+    effects: Mapping[str, EffectName]
+    interruptible: bool
+    sequential: bool
+    timeout: float | None
+    env: Sequence[str]
+    ask: bool
+    ask_expires: float | None
+    start_timeout: float
+    message_bytes_max: int
+
+
+def mcp_server(
+    name: str, command: Sequence[str], *, directory: str | os.PathLike[str] = ".", **declared: Unpack[Declared]
+) -> McpServer:
+    """An MCP server for the `tools` of an agent: it is started by `command` in `directory`, and offers `mcp__NAME__TOOL`.
+
+    `effect` is that of all its tools, `effects` that of some by the server's own names; without them a tool is `once`, unless
+    `trust_hints` believes what the server says of it. The rest is as in `McpDeclaration`. Raises BadAgent.
+    """
+    return server_of_table(name, {"mcp": list(command), **declared}, directory=Path(directory), clock=SystemClock())
+
+
+def server_of_table(name: str, table: Mapping[str, Any], *, directory: Path, clock: Clock) -> McpServer:
     """The server that a `[tools.NAME]` table declares. Raises BadAgent that names the field."""
     try:
         declaration = msgspec.convert(dict(table), McpDeclaration)
