@@ -94,6 +94,25 @@ def test_b37_what_a_server_left_behind_is_found_when_the_server_itself_is_gone(t
 
 
 @linux
+def test_an_idle_server_of_a_killed_runtime_is_ended_when_its_run_comes_to_rest(tmp_path: Path) -> None:
+    shop = open_bank(tmp_path, "lives on, idle")
+    steps = [{"calls": [{"name": "mcp__bank__act", "args": {}}]}, {"text": "It is done.", "delay_ms": 60_000}]
+    (tmp_path / "script.json").write_text(json.dumps({"answers": steps}))
+    process = shop.start("run", "Go", "--session", "s")
+    while b'"type":"turn_finished"' not in (shop.log("s").read_bytes() if shop.log("s").exists() else b""):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    run_id = str(shop.status("s")["run_id"])
+    assert of_run(run_id)
+    (tmp_path / "script.json").write_text(json.dumps({"answers": ANSWERS}))
+    assert shop.semel("resume", "s").exit == 0
+    assert of_run(run_id) == set()
+    assert len(calls_of(shop)) == 1
+
+
+@linux
 def test_a_read_call_of_a_killed_runtime_goes_to_a_new_server(tmp_path: Path) -> None:
     shop = open_bank(tmp_path, "hangs the first time", "trust_hints = true")
     run_id = kill_within_the_call(shop)

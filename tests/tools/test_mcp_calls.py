@@ -136,6 +136,38 @@ async def test_a_call_whose_process_cannot_be_noted_is_not_sent(tmp_path: Path) 
     await served.close()
 
 
+async def test_a_call_of_which_no_byte_has_left_was_not_sent_and_one_that_is_half_out_is_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ABANDON_SECONDS", 0.05)
+    served = await opened(server("never reads its input", tmp_path / "note"))
+    first = asyncio.ensure_future(called(served))
+    await until(tmp_path / "note")
+    half = asyncio.ensure_future(called(served, ECHO, "key-2", text="x" * 300_000))
+    behind = asyncio.ensure_future(called(served, ECHO, "key-3", text="y"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    behind.cancel()
+    with pytest.raises(CallNotSent, match="cancelled before the MCP server box took it"):
+        await behind
+    half.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await half
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert alive("r1:box") == {}
+
+
+async def test_a_call_to_a_server_that_has_closed_its_input_was_not_sent_and_the_next_one_starts_another() -> None:
+    served = await opened(server("closes its input"))
+    assert await called(served) == "done"
+    with pytest.raises(CallNotSent, match="the MCP server box closed its input"):
+        await called(served, ECHO, "key-2", text="x")
+    assert await called(served, ECHO, "key-3", text="y") == "y"
+    await served.close()
+
+
 async def test_requests_of_the_server_are_answered_and_none_is_served_but_a_ping() -> None:
     served = await opened(server("pings and waits"))
     assert await called(served) == "{} -32601"

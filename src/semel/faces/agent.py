@@ -307,8 +307,10 @@ def _rendered(agent: Agent[OutputT], context: JSON) -> str:
 
 
 def _digest(agent: Agent[OutputT], kit: Kit) -> str:
-    """Of what decides what the agent does; instructions that are a function count as their name."""
+    """Of what decides what the agent does; instructions that are a function count as their name, sources as theirs."""
     told = agent.instructions if isinstance(agent.instructions, str) else getattr(agent.instructions, "__qualname__", "function")
-    specs = json.encode([port.spec for port in kit.tools.values()]).decode()
+    specs = json.encode([port.spec for port in kit.tools.values() if port.spec.module is None]).decode()
     rules = [[rule.told() for rule in agent.policy]] if agent.policy else []
-    return digest_text(canonical([agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema(), *rules]))
+    sources = [[source.module for source in agent.sources()]] if agent.sources() else []
+    own = [agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema()]
+    return digest_text(canonical([*own, *rules, *sources]))

@@ -50,10 +50,21 @@ class Crew:
         return agent
 
     async def new_run(
-        self, agent: AgentAny, text: str, key: str, context: JSON, delivery: Delivery | None = None, *, parts: Parts = ()
+        self,
+        agent: AgentAny,
+        text: str,
+        key: str,
+        context: JSON,
+        delivery: Delivery | None = None,
+        *,
+        parts: Parts = (),
+        starts: bool = True,
     ) -> tuple[Send, Kit]:
-        """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel."""
-        kit = kit_for_new_run(agent, self._deps, self._clock, await agent.offered())
+        """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel.
+
+        Where no run `starts` with it, as with a message for an open one, the agent's sources are not asked what they offer.
+        """
+        kit = kit_for_new_run(agent, self._deps, self._clock, await agent.offered() if starts else ())
         return replace(send_command(agent, kit, text, key, context, parts=parts), delivery=delivery), kit
 
     def kit_of(self, run: Run, session: str) -> Kit:

@@ -61,9 +61,11 @@ class RunServer(OpenSource):
         return await connection.call(own_name, arguments, call.progress)
 
     async def close(self) -> None:
-        """End the server, if one runs; idempotent."""
+        """End the server, if one runs, and what a dead runtime may have left of this run; idempotent."""
         if self._connection is not None:
             await self._connection.close()
+        elif self._run_id is not None:
+            await self._end_left_of(self._run_id)
 
     async def end_leftovers(self, mark: ProcessMark) -> bool:
         """End what runs of this server for this run, here or as a dead runtime left it."""
@@ -71,8 +73,7 @@ class RunServer(OpenSource):
             running = not self._connection.process.exited.done()
             await self._connection.close(0)
             return running
-        marked = mark if self._run_id is None else replace(mark, call_key=self._marker(self._run_id))
-        return await end_processes(marked, clock=self._source.clock, grace_seconds=self._source.grace_seconds)
+        return await self._ended(mark if self._run_id is None else replace(mark, call_key=self._marker(self._run_id)))
 
     async def _connected(self, call: Call[Any]) -> Connection:
         """The server that takes the next call. Whoever waits here for another to start one is told of its failure."""
@@ -84,9 +85,8 @@ class RunServer(OpenSource):
         if connection is not None:
             await connection.gone()
         marker = self._marker(call.run_id)
-        if self._leftovers_possible:
-            await self.end_leftovers(ProcessMark(pid=0, started=0, boot="", call_key=marker))
-            self._leftovers_possible = False
+        if self._run_id is not None:
+            await self._end_left_of(self._run_id)
         connection, listed = await self._start(marker, call)
         try:
             self._names = self._source.specs(listed)
@@ -98,6 +98,15 @@ class RunServer(OpenSource):
 
     async def _listed(self, connection: Connection) -> list[Listed]:
         return await in_time(list_tools(connection), connection, self._source.declaration.start_timeout, self._source.clock)
+
+    async def _end_left_of(self, run_id: str) -> None:
+        """A server that had no call when its runtime died is in no record; the mark of its run finds it, once."""
+        if self._leftovers_possible:
+            self._leftovers_possible = False
+            await self._ended(ProcessMark(pid=0, started=0, boot="", call_key=self._marker(run_id)))
+
+    async def _ended(self, mark: ProcessMark) -> bool:
+        return await end_processes(mark, clock=self._source.clock, grace_seconds=self._source.grace_seconds)
 
     async def _start(self, marker: str, call: Call[Any]) -> tuple[Connection, list[Listed]]:
         try:

@@ -92,6 +92,7 @@ class McpServer(ToolSource):
         self.clock = clock
         self._directory = directory.absolute()
         self.grace_seconds = grace_seconds
+        self._declared(name, "", '{"type":"object"}', Effect.ONCE)  # what holds for no tool is refused before a run
 
     @property
     def module(self) -> str:
@@ -159,19 +160,22 @@ class McpServer(ToolSource):
         hinted = Effect.ONCE
         if hints is not None:
             hinted = Effect.READ if hints.readOnlyHint else Effect.IDEMPOTENT if hints.idempotentHint else Effect.ONCE
-        spec = declare(
+        description = control_free((tool.description or "")[:DESCRIPTION_CHARS_MAX])
+        schema = msgspec.json.encode({"type": "object", "properties": {}} | tool.inputSchema, order="deterministic").decode()
+        return replace(self._declared(name, description, schema, told.effect_of(tool.name, hinted)), module=self.module)
+
+    def _declared(self, name: str, description: str, schema: str, effect: Effect) -> ToolSpec:
+        told = self.declaration
+        return declare(
             name,
-            description=control_free((tool.description or "")[:DESCRIPTION_CHARS_MAX]),
-            parameters=msgspec.json.encode(
-                {"type": "object", "properties": {}} | tool.inputSchema, order="deterministic"
-            ).decode(),
-            effect=told.effect_of(tool.name, hinted),
+            description=description,
+            parameters=schema,
+            effect=effect,
             interruptible=told.interruptible,
             sequential=told.sequential,
             timeout=told.timeout,
             reconciles=False,
         )
-        return replace(spec, module=self.module)
 
     def _today(self, spec: ToolSpec) -> ToolSpec:
         """What today's table makes of a frozen tool: another effect is for the guard of a resume to refuse."""
