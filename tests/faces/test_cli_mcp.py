@@ -62,10 +62,15 @@ def test_a_run_calls_a_tool_of_a_server(tmp_path: Path) -> None:
     assert (done.exit, done.out) == (0, "It is done.\n"), done.err
     assert len(calls_of(shop)) == 1
     assert of_run(str(shop.status("s")["run_id"])) == set()
+    (intent,) = [line for line in shop.log("s").read_bytes().splitlines() if b'"type":"tool_dispatch_intent"' in line]
+    assert intent.split(b" ")[7] == b"dispatch-module/v1"
+    assert b'"module_id":"mcp:bank"' in intent
+    assert b'"semantics":"read"' in intent
+    assert shop.semel("verify").exit == 0
 
 
 @linux
-def test_p2_a_once_call_of_a_killed_runtime_is_unknown_and_its_deaf_server_is_ended_and_named(tmp_path: Path) -> None:
+def test_p2_a_once_call_of_a_killed_runtime_is_unknown_and_its_server_that_lives_on_is_ended_and_named(tmp_path: Path) -> None:
     shop = open_bank(tmp_path, "lives on without its input")
     run_id = kill_within_the_call(shop)
     left = of_run(run_id)

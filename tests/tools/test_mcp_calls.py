@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from mcp_support import ACT, a_served_call, run_of, server
 from tool_support import alive
@@ -16,6 +17,7 @@ from semel.adapters.tools.mcp import connection as connections
 from semel.adapters.tools.mcp.server import RunServer
 from semel.adapters.tools.mcp.source import McpServer
 from semel.core.outcomes import NotSent, classify_exception
+from semel.core.values import Effect
 from semel.errors import CallNotSent, ToolFailed
 from semel.ports.tool import File, ProcessMark
 
@@ -166,6 +168,27 @@ async def test_a_call_to_a_server_that_has_closed_its_input_was_not_sent_and_the
         await called(served, ECHO, "key-2", text="x")
     assert await called(served, ECHO, "key-3", text="y") == "y"
     await served.close()
+
+
+async def test_no_call_goes_out_while_it_is_not_known_what_a_changed_server_offers() -> None:
+    source = server("changes its tools and is silent")
+    served = source.open(list(await server("answers").offered()), None)
+    assert await called(served) == "changed"
+    source.declaration = msgspec.structs.replace(source.declaration, start_timeout=0.3)
+    for _ in range(2):
+        with pytest.raises(CallNotSent, match=r"did not say within 0\.3 s which tools it has"):
+            await called(served, ECHO, "key-2", text="x")
+    await served.close()
+
+
+async def test_a_look_up_that_is_lost_is_an_error_and_the_run_goes_on_with_a_new_server(tmp_path: Path) -> None:
+    steps = [{"calls": [{"name": name, "args": {}}]} for name in (ACT, ECHO)]
+    result, told, _at = await run_of(tmp_path, server("exits before the reply", effect=Effect.READ), *steps, {"text": "done"})
+    assert isinstance(result, Completed)
+    assert told[0].startswith(
+        "No result: the connection failed before a whole answer had come (ServerLost: the MCP server box ended"
+    )
+    assert told[1] == "None"
 
 
 async def test_requests_of_the_server_are_answered_and_none_is_served_but_a_ping() -> None:

@@ -189,6 +189,7 @@ ACTS = {
     "floods with notifications": many_notifications,
     "pings and does not read": pings,
     "changes its tools": change,
+    "changes its tools and is silent": change,
     "pings and waits": ping_first,
     "gives everything": everything,
     "says how far it is": progress,
@@ -234,15 +235,13 @@ def begin() -> None:
     if MODE == "start: says nothing":
         for_ever()
     if MODE == "start: is no MCP server":
-        write(b"Welcome to the shop.\n" * 5)
+        write(b"Welcome to the shop.\n" * 1000)
         for_ever()
     if MODE == "changes between starts":
         if os.path.exists(NOTE):
             SCHEMA["properties"] = {"cents": {"type": "integer"}}
         with open(NOTE, "a") as note:
             note.write("started\n")
-    if MODE == "lives on without its input":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def serve() -> None:
@@ -252,6 +251,8 @@ def serve() -> None:
         if method == "initialize":
             version = "1999-01-01" if MODE == "start: an old version" else "2025-11-25"
             send(id=key, result={"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "hostile"}})
+        elif method == "tools/list" and MODE == "changes its tools and is silent" and SCHEMA["properties"]:
+            pass
         elif method == "tools/list":
             send(id=key, result={"tools": listed()})
         elif method == "tools/call":

@@ -80,7 +80,7 @@ class RunServer(OpenSource):
         connection = self._connection
         if connection is not None and not connection.closing:
             if connection.list_changed:
-                self._names = self._source.specs(await self._listed(connection))
+                await self._look_again(connection)
             return connection
         if connection is not None:
             await connection.gone()
@@ -96,8 +96,14 @@ class RunServer(OpenSource):
         self._connection, self._started_for = connection, call.key
         return connection
 
-    async def _listed(self, connection: Connection) -> list[Listed]:
-        return await in_time(list_tools(connection), connection, self._source.declaration.start_timeout, self._source.clock)
+    async def _look_again(self, connection: Connection) -> None:
+        """Learn what the server offers now. As long as that is not known, no call goes out."""
+        self._names = {}
+        seconds, clock = self._source.declaration.start_timeout, self._source.clock
+        try:
+            self._names = self._source.specs(await in_time(list_tools(connection), connection, seconds, clock))
+        finally:
+            connection.list_changed = connection.list_changed or not self._names
 
     async def _end_left_of(self, run_id: str) -> None:
         """A server that had no call when its runtime died is in no record; the mark of its run finds it, once."""
