@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 MODE, NOTE = sys.argv[1], (sys.argv[2] if len(sys.argv) > 2 else "")
 SCHEMA = {"type": "object", "properties": {}}
@@ -160,11 +161,14 @@ def wait_for_other(key: object) -> None:
     for_ever()
 
 
-def hang_first(key: object) -> None:
-    with open(NOTE) as note:
-        if len(note.readlines()) == 1:
-            for_ever()
-    send(id=key, result=told("done"))
+def hang_at(time: int) -> Callable[[object], None]:
+    def act(key: object) -> None:
+        with open(NOTE) as note:
+            if len(note.readlines()) == time:
+                for_ever()
+        send(id=key, result=told("done"))
+
+    return act
 
 
 ACTS = {
@@ -203,7 +207,8 @@ ACTS = {
     "open files": lambda key: send(id=key, result=told(" ".join(sorted(os.listdir("/proc/self/fd"))))),
     "lives on, idle": lambda key: (send(id=key, result=told("done")), for_ever()),
     "lives on without its input": lambda key: for_ever(),
-    "hangs the first time": hang_first,
+    "hangs the first time": hang_at(1),
+    "hangs the second time": hang_at(2),
     "leaves a child behind": lambda key: (sleeper(), receive()),
     "answers": lambda key: send(id=key, result=told("done")),
 }
