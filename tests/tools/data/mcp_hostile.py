@@ -209,7 +209,7 @@ ACTS = {
     "lives on without its input": lambda key: for_ever(),
     "hangs the first time": hang_at(1),
     "hangs the second time": hang_at(2),
-    "leaves a child behind": lambda key: (sleeper(), receive()),
+    "leaves a child behind": lambda key: (sleeper("setsid"), receive()),
     "answers": lambda key: send(id=key, result=told("done")),
 }
 
