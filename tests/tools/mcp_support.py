@@ -1,5 +1,7 @@
 """Shared by the tests of MCP: a declared server of a mode, and a run of an agent that has it."""
 
+import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from tests.engine.fakes import script_file
 
 GRACE_SECONDS = 0.1
 ACT = "mcp__box__act"
+RUN = f"r{os.getpid()}"  # that of the calls which belong to no run; no other run of the tests has it
+MARK = f"{RUN}:box"
 
 
 def server(mode: str, *notes: object, name: str = "box", **declared: Any) -> McpServer:
@@ -47,6 +51,4 @@ def records_of(at: Any, kind: str) -> list[bytes]:
 
 def a_served_call(progress: list[str], **more: Any) -> Call[Any]:
     """A call that keeps what is told beside it."""
-    from dataclasses import replace
-
-    return replace(a_call(**more), progress=progress.append)
+    return dataclasses.replace(a_call(**more), run_id=RUN, progress=progress.append)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from mcp_support import ACT, a_served_call, run_of, server
+from mcp_support import ACT, MARK, a_served_call, run_of, server
 from tool_support import alive
 
 from semel import Completed
@@ -86,22 +86,22 @@ async def test_a_call_that_is_given_up_takes_no_other_call_with_it_and_the_serve
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert alive("r1:box"), "the other call is still out"
+    assert alive(MARK), "the other call is still out"
     assert await second == "the other one"
-    assert alive("r1:box") == {}
+    assert alive(MARK) == {}
     marks += [served._connection.process.mark] if served._connection is not None else []
     assert await called(served, ECHO, "key-3", text="again") == "again", "another server was started"
     assert served._connection is not None
     assert served._connection.process.mark.pid != marks[0].pid
     await served.close()
-    assert alive("r1:box") == {}
+    assert alive(MARK) == {}
 
 
 async def test_a_call_that_is_cancelled_before_the_server_is_ready_was_not_sent() -> None:
     specs = await server("answers").offered()
     served = server("start: says nothing").open(specs, None)
     running = asyncio.ensure_future(called(served))
-    while not alive("r1:box"):
+    while not alive(MARK):
         await asyncio.sleep(0.005)
     waiting = asyncio.ensure_future(called(served, key="key-2"))
     await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_a_call_that_is_cancelled_before_the_server_is_ready_was_not_sent(
     for problem in await asyncio.gather(running, waiting, return_exceptions=True):
         assert isinstance(problem, CallNotSent)
         assert isinstance(classify_exception(problem), NotSent)
-    assert alive("r1:box") == {}
+    assert alive(MARK) == {}
 
 
 async def test_each_call_says_which_process_serves_it_before_it_is_sent() -> None:
@@ -119,7 +119,7 @@ async def test_each_call_says_which_process_serves_it_before_it_is_sent() -> Non
         await served.tools[ACT].run({}, a_served_call([], key=key, spawned=marks.append))
     assert len(marks) == 2
     assert marks[0] == marks[1]
-    assert marks[0].call_key == "r1:box"
+    assert marks[0].call_key == MARK
     await served.close()
 
 
@@ -158,7 +158,7 @@ async def test_a_call_of_which_no_byte_has_left_was_not_sent_and_one_that_is_hal
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert alive("r1:box") == {}
+    assert alive(MARK) == {}
 
 
 async def test_a_call_to_a_server_that_has_closed_its_input_was_not_sent_and_the_next_one_starts_another() -> None:
@@ -244,7 +244,7 @@ async def test_a14_the_server_gets_no_secret_and_no_open_file(monkeypatch: pytes
     served = await opened(server("an environment", env=("SHOP_TOKEN",)))
     told = json.loads(await called(served))
     assert told.pop("SHOP_TOKEN") == "secret"
-    assert told.pop("SEMEL_CALL_KEY") == "r1:box"
+    assert told.pop("SEMEL_CALL_KEY") == MARK
     allowed = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TMPDIR", "LC_CTYPE"}
     assert {name for name in told if not name.startswith("LC_")} <= allowed
     await served.close()

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_support import a_served_call, run_of
+from mcp_support import MARK, a_served_call, run_of
 from tool_support import DATA, SystemClock, alive
 
 from semel import Completed
@@ -57,4 +57,4 @@ async def test_files_progress_and_a_cancel_are_understood(tmp_path: Path) -> Non
         await waiting
     assert note.read_text() == "cancelled", "it was told, before its process was ended"
     await served.close()
-    assert alive("r1:box") == {}
+    assert alive(MARK) == {}
