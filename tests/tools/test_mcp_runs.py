@@ -12,6 +12,7 @@ from tool_support import alive
 from semel import Completed, Interrupted, Paused, Runtime
 from semel.adapters.memory.store import Medium
 from semel.adapters.tools.mcp import connection as connections
+from semel.ports.roster import ROSTER
 from semel.testing.ground import memory_ground
 
 pytestmark = [
@@ -67,14 +68,14 @@ async def test_a_runtime_that_is_left_ends_the_server_and_its_call_is_unknown_at
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "ABANDON_SECONDS", 0.05)
-    note, medium = tmp_path / "note", Medium()
+    note, medium, before = tmp_path / "note", Medium(), set(ROSTER.names("process"))
     agent = agent_of(tmp_path, server("never reads its input", note))
     async with Runtime(agents=[agent], ground=memory_ground(medium), drain_seconds=0) as runtime:
         run = await runtime.session("s", agent=agent).send("go")
         await until(lambda: lines_of(note) == 1)
-        assert runtime.resources().processes != ()
+        assert set(runtime.resources().processes) > before
     assert alive(f"{run.run_id}:box") == {}
-    assert runtime.resources().processes == ()
+    assert set(runtime.resources().processes) == before
     async with Runtime(agents=[agent], ground=memory_ground(medium), recover="manual") as other:
         resumed = await other.resume("s")
         assert resumed is not None
