@@ -107,7 +107,8 @@ class Step(Frozen, frozen=True, kw_only=True):
     """The newest step of a run. `answer` is None while it is in flight (D4); `answered_at` is the seq of its record.
 
     `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered. `hooks`
-    tell what the agent's hooks made of the answer and of its calls.
+    tell what the agent's hooks made of the answer and of its calls. `put_off` counts the attempts that ended in a pause, and were
+    not cut short.
     """
 
     step_id: int
@@ -125,6 +126,7 @@ class Step(Frozen, frozen=True, kw_only=True):
     finished: bool = False
     redeliveries: int = 0
     not_before_ms: int | None = None
+    put_off: int = 0
 
     @property
     def undecided(self) -> tuple[ApprovalRequested, ...]:

@@ -17,7 +17,7 @@ from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
-from semel.core.records import Record, RunStarted
+from semel.core.records import Record, RunFinished, RunStarted
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
@@ -91,6 +91,10 @@ class Barrier:
         frame = recent[seq - recent[0].seq] if known else self._writer.frame(seq)
         return decode(frame, f"session {self.state.session!r}")
 
+    def let_go(self) -> None:
+        """The session is given back: keep the state, and no frame."""
+        self._recent = ()
+
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
         self._writer.check()
@@ -140,7 +144,7 @@ class Barrier:
         after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        if not payloads or (self._fits(after, payloads) and not (has_ended_full(self.state) and _starts(batch))):
+        if not payloads or (self._fits(after, payloads) and not (has_ended_full(self.state) and _opens(batch))):
             return after, payloads
         needed = [record for record in batch if not dispensable(record)]
         if len(needed) < len(batch):
@@ -184,8 +188,10 @@ class Barrier:
         ]
 
 
-def _starts(batch: Sequence[Record]) -> bool:
-    return any(isinstance(record, RunStarted) for record in batch)
+def _opens(batch: Sequence[Record]) -> bool:
+    """Whether a run is open behind these records that was not before."""
+    started = any(isinstance(record, RunStarted) for record in batch)
+    return started and not any(isinstance(record, RunFinished) for record in batch)
 
 
 def _payloads(records: Sequence[Record]) -> list[Payload]:

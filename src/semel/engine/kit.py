@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from semel.core.policy import Policy, allow_all
+from semel.core.records import Config
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
-from semel.ports.model import ModelPort
+from semel.ports.model import GoesOn, ModelPort, Rendered
 from semel.ports.source import OpenSource
 from semel.ports.tool import ToolPort
 
@@ -19,6 +20,7 @@ class Kit:
 
     `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
     the model was made for this run and ends with it; one that the caller made is the caller's. `sources` serve some of the tools.
+    `refrozen` is the config that an open run goes on with, where that is not the one it has (P11).
     """
 
     model: ModelPort
@@ -28,6 +30,18 @@ class Kit:
     policy: Policy = allow_all
     hooks: Hooks = field(default_factory=Hooks)
     sources: Sequence[OpenSource] = ()
+    refrozen: Config | None = None
+
+    def go_on_from(self, rendered: Rendered | None) -> Rendered | None:
+        """Have the model take up what was rendered of the session before; returns what it renders from now on.
+
+        None for a model that cannot, and for one that is the caller's and outlives the run.
+        """
+        if not self.owns_model or not isinstance(self.model, GoesOn):
+            return None
+        if rendered is not None:
+            self.model.go_on_from(rendered)
+        return self.model.rendered()
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
@@ -50,10 +64,7 @@ class NoModel:
     def __getattr__(self, name: str) -> object:
         raise InvariantBroken(f"a run that is being closed asked its model for {name}")
 
-    async def close(self) -> None:
-        """Nothing to end."""
-
 
 def closing_kit() -> Kit:
     """What a cancelled run is closed with where its agent is not at hand: no model, and no tool to ask what became of a call."""
-    return Kit(model=cast("ModelPort", NoModel()), tools={})
+    return Kit(model=cast("ModelPort", NoModel()), tools={}, owns_model=False)

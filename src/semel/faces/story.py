@@ -27,6 +27,7 @@ from semel.core.records import (
     RunFinished,
     RunPaused,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     StepStarted,
@@ -94,7 +95,8 @@ class SaidStory(msgspec.Struct, kw_only=True):
 class RunStory(msgspec.Struct, kw_only=True):
     """One run. `reason` is None while it is open; `resumes` counts how often a crash or a stop interrupted it.
 
-    `cancel` is how it was asked to end, and `pause` why it waited last, each None if it never was.
+    `cancel` is when it was asked to end, and `pause` why it waited last, each None if it never was; `stop` says that it was asked
+    to end as at a limit.
     """
 
     run_id: str
@@ -108,6 +110,7 @@ class RunStory(msgspec.Struct, kw_only=True):
     steps: list[StepStory] = []
     said: list[SaidStory] = []
     cancel: str | None = None
+    stop: bool = False
     pause: str | None = None
     finished_at_ms: int | None = None
     reason: str | None = None
@@ -151,7 +154,7 @@ def text_of(request: QueuedRequest) -> str:
     return "\n".join(message_text(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
 
 
-Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
+Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunStopRequested | RunPaused
 
 
 class _Teller:
@@ -184,7 +187,15 @@ class _Teller:
                 need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = output_text(
                     record.output
                 )
-            case Queued() | Steered() | FollowUpQueued() | SendDelivered() | RunCancelRequested() | RunPaused():
+            case (
+                Queued()
+                | Steered()
+                | FollowUpQueued()
+                | SendDelivered()
+                | RunCancelRequested()
+                | RunStopRequested()
+                | RunPaused()
+            ):
                 self._hear_from_outside(record)
             case HistorySupplied():
                 self.story.supplied, self.story.format = len(record.entries), record.format
@@ -195,6 +206,8 @@ class _Teller:
         match record:
             case RunCancelRequested():
                 self.runs[-1].cancel = record.at
+            case RunStopRequested():
+                self.runs[-1].stop = True
             case RunPaused():
                 self.runs[-1].pause = record.reason
             case Queued():

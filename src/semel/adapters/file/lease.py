@@ -98,7 +98,7 @@ class Lease:
     def __init__(self, disk: Disk, fd: int, path: Path, address: str | None) -> None:
         """Made by `take`."""
         self._disk, self._fd, self.path, self._address = disk, fd, path, address
-        self._content = disk.read(fd)
+        self._content = disk.read(fd)  # what we wrote, once `stamp` has
         self._inode = disk.status(fd)  # what an open file is, and on which device, never changes
         self._held = True
         self.fence = 0  # the tenure stamp, once there is one
@@ -121,6 +121,11 @@ class Lease:
                 raise
             disk.close(fd)
         raise SessionBusy(_busy(place.session, "somebody whose lease file could not be locked in time"))
+
+    @property
+    def content(self) -> bytes:
+        """What the file says: who had it last, and ourselves once there is a stamp."""
+        return self._content
 
     @property
     def stamped_before(self) -> bool:
