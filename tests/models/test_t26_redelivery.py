@@ -83,8 +83,8 @@ class Writing(MemoryStore):
         super().__init__(clock, known=KNOWN)
         self._jumping = clock
 
-    async def open(self, session: str, *, take):
-        writer = await super().open(session, take=take)
+    async def open(self, session: str, *, take=None, bookmark=None):
+        writer = await super().open(session, take=take, bookmark=bookmark)
         append = writer.append
 
         async def append_and_set(payloads, *, at_ms=None):
