@@ -16,7 +16,7 @@ def named_blobs(frames: Iterable[Frame]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for frame in frames:
-        record = decode(frame) if MEDIA_CONTENT in frame.requires else None
+        record = decode(frame) if frame.requires and MEDIA_CONTENT in frame.requires else None
         if record is not None:
             for name in _names(record):
                 found.setdefault(name, frame.seq)

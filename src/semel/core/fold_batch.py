@@ -34,7 +34,6 @@ from semel.core.standing import is_sequential
 from semel.core.state import OwedCall, Position, Run, Session
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import ToolCall, digest_text
-from semel.errors import need
 
 Handler = Callable[[Session, Position, Any], Session]
 """What a record of one type does to the state. Its third argument is a record of that type."""
@@ -93,10 +92,10 @@ def _open_batch(state: Session, logged: Position, batch_id: str) -> tuple[Run, S
 
 def _went_on(state: Session, results: int = 0) -> None:
     """A pause lasts until the run goes on. So many results came just now."""
-    run = need(state.run, "an open batch belongs to an open run")
-    if results:
+    run = state.run
+    if run is not None and results:
         put(run, "tool_results", run.tool_results + results)
-    if run.pause is not None:
+    if run is not None and run.pause is not None:
         put(run, "pause", None)
 
 
@@ -116,7 +115,7 @@ def _started(state: Session, logged: Position, record: ToolBatchStarted) -> Sess
             state, logged, Reason.RECORD_AFTER_FINISH if known else Reason.UNKNOWN_OPERATION, f"run {record.run_id} is not open"
         )
     step = run.step
-    calls = step.answer.calls if step is not None and step.answer is not None else ()
+    calls = run.last_calls if step is not None and step.answer is not None else ()
     if step is None or step.step_id != record.step_id or not calls:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} has no answer with calls")
     if step.batch is not None:

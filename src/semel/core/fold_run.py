@@ -52,7 +52,7 @@ from semel.core.state import TO_THE_RUN, CacheProof, Ended, KeyUse, Pending, Pen
 from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, broken_by, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown, without_opaque
-from semel.core.values import AssistantMessage, ToolCall, UserMessage
+from semel.core.values import AssistantMessage, UserMessage
 
 
 def run_handler(record: RunRecord) -> Handler:
@@ -199,8 +199,8 @@ def _step_started(state: Session, logged: Position, record: StepStarted) -> Sess
     step = run.step
     if run.aborting:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
-    run = replace(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence not in (0, logged.fence))
-    state = replace(state, run=run)
+    if run.asked_fence != logged.fence:
+        change(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence != 0)
     if step is not None and step.step_id == record.step_id and step.answer is None:
         return _next_attempt(state, logged, step, record)
     expected = 1 if step is None else step.step_id + 1
@@ -273,14 +273,14 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    put(state, "run", _with_proof(state, with_answer(run, step, answer, record, seq=logged.seq), record))
+    answered = with_answer(run, step, answer, record, seq=logged.seq)
+    put(state, "run", _with_proof(state, answered, record))
     if state.changed or state.answered != (state.target, state.prefix):
         change(state, answered=(state.target, state.prefix), changed=())
     put(state, "model_steps", state.model_steps + 1)
-    ids = [block.id for block in answer.blocks if isinstance(block, ToolCall)]
-    if not ids:
+    if not answered.last_calls:
         return grown(state, (place_of(logged.seq, answer),), (record.tags,))
-    put(state, "call_ids", state.call_ids.plus(ids))
+    put(state, "call_ids", state.call_ids.plus([call.id for call in answered.last_calls]))
     return state
 
 

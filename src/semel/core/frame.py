@@ -14,13 +14,12 @@ import msgspec
 
 from semel.core.header import (
     FEATURE_NAME,
-    HEADER_NUMBER,
-    NUMBER_LIMIT,
     PAYLOAD_BYTES_MAX,
     Lineage,
     Point,
     decode_lineage,
     encode_lineage,
+    number_in,
 )
 from semel.core.tail import Tail, TailKind, judge
 from semel.core.values import Frozen
@@ -199,7 +198,7 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
             break
         if at_text != at_stamp or fence_text != fence_stamp or synced_text != synced_stamp:
             at_stamp, fence_stamp, synced_stamp = at_text, fence_text, synced_text
-            at_ms, fence_now, synced_now = numbers[at_text], numbers[fence_text], numbers[synced_text]
+            at_ms, fence_now, synced_now = number_in(at_text), numbers[fence_text], number_in(synced_text)
             if at_ms < 0 or fence_now < fence or not synced <= synced_now < (seq or 1):
                 break
             fence, synced = fence_now, synced_now
@@ -230,8 +229,7 @@ class _Numbers(dict[bytes, int]):
     """Header numbers that come again and again, by their text; -1 for what is none."""
 
     def __missing__(self, text: bytes) -> int:
-        number = int(text) if HEADER_NUMBER.fullmatch(text) else -1
-        self[text] = number = number if number < NUMBER_LIMIT else -1
+        self[text] = number = number_in(text)
         return number
 
 

@@ -15,13 +15,13 @@ from semel.core.values import Frozen
 
 PAYLOAD_BYTES_MAX = 64 * 1024 * 1024
 NUMBER_LIMIT = 2**63
+_ZERO, _DIGITS_MAX = ord("0"), len(str(2**63))
 GENESIS = "0" * 64  # stands for the digest before the first frame
 
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _NAME = rb"[a-z0-9][a-z0-9._/-]*"
 _REQUIRES = rb"(-|" + _NAME + rb"(?:," + _NAME + rb")*)"
 HEADER = re.compile(b" ".join([_NUMBER] * 7 + [_REQUIRES, rb"([0-9a-f]{8})", rb"([0-9a-f]{64})", b""]))
-HEADER_NUMBER = re.compile(_NUMBER)
 FEATURE_NAME = re.compile(_NAME.decode())
 
 
@@ -73,6 +73,14 @@ def decode_lineage(payload: bytes) -> Lineage | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if re.fullmatch("[0-9a-f]{32}", found.lineage) else None
+
+
+def number_in(text: bytes) -> int:
+    """The number that a field of a header says; -1 for a text that is none."""
+    if not text.isdigit() or (text[0] == _ZERO and len(text) > 1) or len(text) > _DIGITS_MAX:
+        return -1
+    number = int(text)
+    return number if number < NUMBER_LIMIT else -1
 
 
 def proven(data: bytes, at: int) -> Proven | None:

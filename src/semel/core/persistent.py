@@ -165,6 +165,14 @@ class Table(Mapping[str, V], Generic[V]):
             raise KeyError(key)
         return self._items[key]
 
+    @overload
+    def get(self, key: str, /) -> V | None: ...
+    @overload
+    def get(self, key: str, /, default: V | T) -> V | T: ...
+    def get(self, key: str, /, default: V | T | None = None) -> V | T | None:
+        """Value of a key of this version, else `default`."""
+        return self._items[key] if key in self else default
+
     def __contains__(self, key: object) -> bool:
         """Whether this version has the key; the keys that newer versions added are the last ones of the store."""
         if key not in self._items:
@@ -212,18 +220,19 @@ class _Hashes:
             slots[slot] = at
         self.slots = slots
 
-    def take(self, found: int) -> None:
-        """Take in a hash, unless it is there."""
+    def take(self, hashes: Iterable[int]) -> None:
+        """Take in those hashes that are not there yet."""
         order, slots, last = self.order, self.slots, len(self.slots) - 1
-        slot = found & last
-        while at := slots[slot]:
-            if order[at - 1] == found:
-                return
-            slot = (slot + 1) & last
-        order.append(found)
-        slots[slot] = len(order)
-        if len(order) * 2 > last:
-            self.spread()
+        for found in hashes:
+            slot = found & last
+            while (at := slots[slot]) and order[at - 1] != found:
+                slot = (slot + 1) & last
+            if not at:
+                order.append(found)
+                slots[slot] = len(order)
+                if len(order) * 2 > last:
+                    self.spread()
+                    slots, last = self.slots, len(self.slots) - 1
 
     def place(self, found: int) -> int:
         """The place of a hash, from 1; 0 if it is not there."""
@@ -255,8 +264,7 @@ class Names:
         hashes = self._hashes
         if len(hashes.order) != self._size:
             hashes = _Hashes(hashes.order[: self._size])
-        for name in names:
-            hashes.take(hash(name))
+        hashes.take(map(hash, names))
         return Names(hashes)
 
     def __contains__(self, name: str) -> bool:

@@ -14,7 +14,7 @@ from semel.core.header import PAYLOAD_BYTES_MAX, Point
 from semel.core.tail import NEWER_WRITER, SECTOR_BYTES, Tail, TailKind, judge
 from semel.errors import LogDamaged, NewerWriter
 
-PIECE_BYTES = 128 * 1024  # what a piece becomes stays in the cache of a processor until it is folded
+PIECE_BYTES = 256 * 1024  # what a piece becomes stays in the cache of a processor until it is folded
 _requires = attrgetter("requires")
 _LINE_BYTES_MOST = PAYLOAD_BYTES_MAX + 1024 * 1024
 

@@ -28,7 +28,7 @@ from semel.core.records import (
     Verdict,
     ViewOutcome,
 )
-from semel.core.values import JSON, Frozen, Stop, ToolSpec, Usage
+from semel.core.values import JSON, Frozen, Stop, ToolCall, ToolSpec, Usage
 
 __all__ = [
     "Approval",
@@ -123,7 +123,8 @@ class CacheProof(Frozen, frozen=True, kw_only=True):
 class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
-    `repeats` counts the turns in a row, up to now, that made the same calls; `unpriced` says that some answer told no cost.
+    `last_calls` are those of the newest answer, and `repeats` counts the turns in a row, up to now, that made the same ones;
+    `unpriced` says that some answer told no cost.
     `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
     what resumes saved; `asked_fence` and `asks_again` say whether its next answer makes such a proof.
     """
@@ -145,7 +146,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     truncations: int = 0
     last_truncated: str | None = None
     repeats: int = 0
-    last_calls: str | None = None
+    last_calls: tuple[ToolCall, ...] = ()
     unpriced: bool = False
     output_misses: int = 0
     output: str | None = None

@@ -15,13 +15,13 @@ from itertools import pairwise
 from semel.core.header import (
     FEATURE_NAME,
     HEADER,
-    HEADER_NUMBER,
     NUMBER_LIMIT,
     PAYLOAD_BYTES_MAX,
     Lineage,
     Point,
     Proven,
     decode_lineage,
+    number_in,
     proven,
 )
 from semel.core.values import Frozen
@@ -159,9 +159,9 @@ def _number_fits(field: bytes, low: int, high: int, *, whole: bool) -> bool:
     """Whether the number, or some number that starts with these digits, lies within the bounds."""
     if not field:
         return not whole
-    if not HEADER_NUMBER.fullmatch(field):
+    value = number_in(field)
+    if value < 0:
         return False
-    value = int(field)
     more = 1 if whole or value == 0 else _DIGITS_MAX + 1 - len(field)
     return any(value * 10**digits <= high and (value + 1) * 10**digits > low for digits in range(more))
 

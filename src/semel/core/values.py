@@ -107,7 +107,7 @@ class AssistantMessage(Frozen, frozen=True, kw_only=True, tag="assistant"):
     @property
     def text(self) -> str:
         """All text blocks, joined."""
-        return "".join(block.text for block in self.blocks if isinstance(block, Text))
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
 
     @property
     def opaque(self) -> bool:

@@ -5,7 +5,6 @@ with its bytes kept aside, and write again what only the page cache may hold.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable
 
 from semel.adapters.file.aside import keep_aside
@@ -61,22 +60,21 @@ def recover(
     return log
 
 
-def _read(disk: Disk, fd: int, verification: Verification, take: TakeFrames) -> deque[Frame]:
+def _read(disk: Disk, fd: int, verification: Verification, take: TakeFrames) -> list[Frame]:
     """Hand out the frames of the log, piece by piece; returns those that no later frame calls durable."""
-    unproven: deque[Frame] = deque()
+    unproven: list[Frame] = []
     offset = 0
     while piece := disk.read(fd, offset, PIECE_BYTES):
         offset += len(piece)
         frames = verification.feed(piece)
         take(frames)
         unproven.extend(frames)
-        durable = unproven[-1].synced if unproven else 0
-        while durable and unproven[0].seq <= durable:
-            unproven.popleft()
+        if unproven and unproven[-1].synced:
+            del unproven[: max(0, unproven[-1].synced + 1 - unproven[0].seq)]
     return unproven
 
 
-def _write_again(disk: Disk, fd: int, unproven: deque[Frame]) -> None:
+def _write_again(disk: Disk, fd: int, unproven: list[Frame]) -> None:
     """Write the frames that nothing testifies to once more, in place: after a failed sync the page cache may lie (HAZ3)."""
     if unproven:
         disk.write(fd, b"".join(map(line_of, unproven)), unproven[0].offset)

@@ -60,16 +60,23 @@ class Follower:
             self._fold()
         return self._state
 
+    def opened(self) -> Session:
+        """The state that whoever opens the log now begins with: what is left of a write that never became whole is torn."""
+        state = self.look()
+        return self._behind(self.frames[self._folded :]) if self._folded < len(self.frames) else state
+
     def _fold(self) -> None:
         """Fold each write that is whole; what a later tenure has left torn counts as that."""
         for at in range(self._folded, len(self.frames)):
             if self.frames[at].left:
                 continue
-            new = self.frames[self._folded : at + 1]
-            torn = incomplete(new)
-            first = not self._folded
-            self._state = (
-                state_of(new, torn, self.session) if first else fold_placed(logged(new, torn, self.session), self._state)
-            )
+            self._state = self._behind(self.frames[self._folded : at + 1])
             self._folded = at + 1
             self.states[self._state.head] = self._state
+
+    def _behind(self, new: list[Frame]) -> Session:
+        """The state behind these frames, which follow those that were folded."""
+        torn = incomplete(new)
+        if not self._folded:
+            return state_of(new, torn, self.session)
+        return fold_placed(logged(new, torn, self.session), self._state)

@@ -73,7 +73,7 @@ async def _something_left(world: "World", person: "Person") -> bool:
 
 async def _session_left(world: "World", person: "Person", session: str) -> bool:
     """Carry on what is open; answer what waits; give a verdict; start what is queued. A session that is full does no more."""
-    state = world.witness.durable(session)
+    state = world.witness.follower(session).opened()  # what a dead process has left torn stands, although nobody was told
     run_id = None if state.run is None else state.run.run_id
     waiting = [call for call in open_calls(state) if call.run_id == run_id or session not in world.ended_full]
     run = None

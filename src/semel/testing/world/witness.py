@@ -176,7 +176,8 @@ class Witness:
     def rests(self, session: str, live: Session) -> None:
         """A run has come to rest: the state in memory is the fold of the device."""
         self.durable(session)
-        folded = self.follower(session).states.get(live.head)
+        follower = self.follower(session)
+        folded = follower.states.get(live.head) or follower.opened()
         self.hold("I7", folded == live, f"the live state of {session!r} at {live.head} is not the fold of its log")
 
     def shown(self) -> Iterator[tuple[str, int, bytes]]:
