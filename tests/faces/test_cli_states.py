@@ -25,7 +25,6 @@ from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
 from semel.faces.preview import _gone_on, preview_of
-from semel.faces.story import tell
 from semel.ports.model import Request
 from storage.conftest import plant
 from tests.core.cast import driver
@@ -33,6 +32,7 @@ from tests.core.driver import Died
 from tests.core.golden import encoded
 from tests.core.machine import call, say
 from tests.core.play import Player
+from tests.core.said import runs_told
 from tests.core.scripts import SCRIPTS
 from tests.core.test_explain import keys_to_name
 from tests.core.test_model import MOVES
@@ -191,9 +191,9 @@ def test_any_history_can_be_told_and_the_next_request_of_it_is_there_or_depends_
         return
     frames = scan(encoded(player.driver.writes)).frames
     state = state_of(frames, incomplete(frames), "s")
-    story = tell(frames, state)
-    assert len(story.runs) == len(state.ended) + (state.run is not None)
-    open_calls = [call for step in (story.runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
+    runs = runs_told(frames, state)
+    assert len(runs) == len(state.ended) + (state.run is not None)
+    open_calls = [call for step in (runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
     if state.run is not None:
         with suppress(OutcomePending):
             ahead, asks = _gone_on(state, {})
