@@ -14,9 +14,10 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
 from semel.faces.cli.output import visible
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.testing.model_server import ModelServer
 from tests.core.said import runs_told
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 FIXTURES = Path(__file__).parents[1] / "models" / "fixtures"

@@ -9,8 +9,9 @@ from semel.core.state import Logged, Session
 from semel.core.transcript import history_of, messages_of
 from semel.core.values import Message
 from semel.faces.story import RunStory, SuppliedStory, Telling
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.ports.log import SessionStore
+from tests.support.frames import frames_of
 
 
 def find_in(logged: Iterable[Logged]) -> FindRecord:

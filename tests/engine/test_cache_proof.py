@@ -10,11 +10,12 @@ from semel.core.explain import explain
 from semel.core.state import CacheProof
 from semel.core.status import status_of
 from semel.core.targets import cache_words
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.testing.ground import memory_ground
 from semel.testing.model_server import ModelServer
 from tests.core.said import runs_told
 from tests.engine.fakes import call, counting
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 CACHED = {"input": 100, "output": 5, "cache_read": 1200, "cache_write": 40}

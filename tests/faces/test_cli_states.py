@@ -20,11 +20,13 @@ from semel.core.features import KNOWN
 from semel.core.frame import incomplete, scan
 from semel.core.open_log import state_of
 from semel.core.pairing import fault_of
+from semel.core.records import ApprovalResolved
 from semel.core.state import Session
 from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
 from semel.faces.preview import _gone_on, preview_of
+from semel.faces.views import answered_approval
 from semel.ports.model import Request
 from storage.conftest import plant
 from tests.core.cast import driver
@@ -222,6 +224,21 @@ def test_the_log_of_a_write_that_never_became_whole_is_previewed_like_any_other(
     found = asked(FileStore(tmp_path / "state", SystemClock(), known=KNOWN))
     assert isinstance(found, Prompt)
     assert [message.text for message in found.messages][-2:] == ["done", "and now?"]
+
+
+def test_what_a_log_that_cannot_be_read_says_of_an_approval_counts_for_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    writes = played("approval").writes
+    denied, *_ = [one for write in writes for one in write.records if isinstance(one, ApprovalResolved)]
+    plant(root, encoded(writes), "s")
+    plant(root, encoded(writes), "copy")  # the log of another session
+    store = FileStore(root, SystemClock(), known=KNOWN)
+    assert answered_approval(store, denied.call_key[:9]) == denied
+    assert answered_approval(store, "") is None
+    plant(root, encoded(writes)[:-1], "s")
+    assert answered_approval(store, denied.call_key) == denied
+    plant(root, b"~" + encoded(writes), "s")
+    assert answered_approval(store, denied.call_key) is None
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -41,11 +41,6 @@ def view_of(store: SessionStore, session: str) -> SessionView:
     return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)
 
 
-def frames_of(store: SessionStore, session: str) -> tuple[Frame, ...]:
-    """All frames that a reader may know, in memory at once: for what tells a whole story."""
-    return store.read(session).frames
-
-
 def known_run(
     store: SessionStore,
     session: str,
