@@ -2,15 +2,18 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from semel.core.frame import Frame, TailKind, line_of, scan
+from semel.core.frame import Frame, Point, TailKind, encode_frames, good_frames, line_of, scan
+from semel.core.header import PAYLOAD_BYTES_MAX
 from semel.core.open_log import Opening
 from semel.core.reading import Reading, Verification
 from semel.errors import LogDamaged, NewerWriter, SemelError
+from semel.ports.log import Payload
 from semel.testing.conformance import newer_frame
-from storage.logs import reference_log
+from storage.logs import lineage_payload, payload, reference_log
 
 LOG = reference_log()
 PIECES = (1, 7, 100, 511, 512, 4096, 100_000)
@@ -90,6 +93,70 @@ def test_what_follows_a_whole_line_that_is_no_frame_is_not_kept() -> None:
         reading.feed(LOG.data)
     assert sum(map(len, reading._rest)) < 5000
     assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_what_follows_an_empty_line_is_not_kept_either() -> None:
+    reading = Reading()
+    reading.feed(LOG.data[: LOG.frames[5].offset] + b"\n")
+    for _ in range(1000):
+        reading.feed(LOG.data)
+    assert sum(map(len, reading._rest)) < 5000
+    assert (reading.tail().kind, reading.tail().offset) == (TailKind.DAMAGED, LOG.frames[5].offset)
+
+
+def test_a_hole_that_begins_where_a_piece_does_is_a_tail_like_any_other() -> None:
+    """Good frames to the last byte of a piece, and NULs from the first of the next: as a file that was only made longer."""
+    for frame in (LOG.frames[1], LOG.frames[5], LOG.frames[20]):
+        for size in (512, 1024, 512 * 40):
+            reading = Reading()
+            reading.feed(LOG.data[: frame.offset])
+            for _ in range(3):
+                reading.feed(bytes(size))
+            assert reading.tail() == scan(LOG.data[: frame.offset] + bytes(3 * size)).tail
+            assert reading.tail().kind is TailKind.TORN
+
+
+def test_a_line_as_long_as_a_line_may_be_is_read_in_pieces() -> None:
+    lines = encode_frames(
+        [lineage_payload(), Payload(json=b'"' + b"x" * (PAYLOAD_BYTES_MAX - 2) + b'"')], Point(), at_ms=1, fence=1, synced=0
+    )
+    reading, size = Reading(), PAYLOAD_BYTES_MAX // 8
+    frames = [frame for at in range(0, len(lines.data), size) for frame in reading.feed(lines.data[at : at + size])]
+    assert [len(frame.payload) for frame in frames][1:] == [PAYLOAD_BYTES_MAX]
+    assert reading.tail().kind is TailKind.CLEAN
+
+
+def bytes_looked_at(data: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many bytes were searched for frames until a log was read in pieces of this size."""
+    looked = 0
+
+    def counting(piece: bytes, point: Point) -> tuple[Sequence[Frame], Point]:
+        nonlocal looked
+        looked += len(piece)
+        return good_frames(piece, point)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("semel.core.reading.good_frames", counting)
+        assert in_pieces(data, size) == at_once(data)
+    return looked
+
+
+def test_reading_takes_time_in_proportion_to_the_log_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long line is looked at again once it has doubled, and what no frame can follow is not looked at again."""
+    cut = LOG.data[: LOG.frames[20].offset]
+    to_sector = bytes(-len(cut) % 512 + 512)
+    line = encode_frames([lineage_payload(), payload(200_000)], Point(), at_ms=1, fence=1, synced=0).data
+    logs = {
+        "one long line": line,
+        "a long line without an end": line[:-1],
+        "lines behind a hole": cut + to_sector + 30 * LOG.data,
+        "lines without an end behind a hole": cut + to_sector + 30 * LOG.data.replace(b"\n", b"~"),
+        "lines behind one that is no frame": cut + b"~\n" + 30 * LOG.data,
+    }
+    looked = {name: bytes_looked_at(data, 700, monkeypatch) / len(data) for name, data in logs.items()}
+    print({name: round(ratio, 2) for name, ratio in looked.items()})
+    assert max(looked.values()) < 3
+    assert looked["lines behind a hole"] < 0.2  # what was good, and nothing behind it
 
 
 def test_a_frame_gives_back_the_bytes_of_its_line() -> None:
