@@ -83,7 +83,8 @@ class Batch(Frozen, frozen=True, kw_only=True):
     @property
     def unknown(self) -> tuple[CallState, ...]:
         """Calls whose outcome nobody knows."""
-        return tuple(call for call in self.calls if call.settled and call.settled.outcome is Outcome.UNKNOWN)
+        unknown = Outcome.UNKNOWN
+        return tuple([call for call in self.calls if (end := call.result or call.returned) and end.outcome is unknown])
 
     @property
     def held(self) -> tuple[int, ...]:

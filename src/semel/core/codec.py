@@ -5,8 +5,7 @@ Decoding follows design 14: an unknown type of a ver 1 frame is informational an
 known type that does not decode was written by a newer build.
 """
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -18,10 +17,6 @@ from semel.errors import AppendRefused, NewerWriter
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
-
-
-_requires, _payload = attrgetter("requires"), attrgetter("payload")
-_AT_ONCE_BYTES = 1024 * 1024
 
 
 class _Typed(Frozen, frozen=True, kw_only=True):
@@ -71,18 +66,20 @@ def decode(frame: Frame, where: str = "the log", known: frozenset[str] = feature
 
 
 def decoded(
-    frames: Sequence[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
-) -> Iterable[tuple[Frame, Record | None]]:
-    """Many frames in order, each with its record; raises as `decode` does when it comes to one that that refuses.
-
-    Ordinary ones that are not large are decoded all at once, which the interpreter does several times as fast as one by one.
-    """
-    if frames and frames[-1].offset - frames[0].offset < _AT_ONCE_BYTES and not any(map(_requires, frames)):
+    frames: Iterable[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
+) -> Iterator[tuple[Frame, Record | None]]:
+    """Many frames, each with its record; raises as `decode` does when it comes to one that that refuses."""
+    plain = _decoder.decode
+    for frame in frames:
+        if frame.requires:
+            yield frame, decode(frame, where, known)
+            continue
         try:
-            return zip(frames, list(map(_decoder.decode, map(_payload, frames))), strict=True)
+            record = plain(frame.payload)
         except msgspec.DecodeError:
-            pass  # one of them is not ordinary: whoever takes them one by one comes to it in its turn
-    return ((frame, decode(frame, where, known)) for frame in frames)
+            yield frame, decode(frame, where, known)
+        else:
+            yield frame, record
 
 
 def _type_of(payload: bytes) -> str | None:

@@ -24,8 +24,9 @@ _DIGEST_BYTES, _TEXT_AT = 16, 24
 
 def open_run(state: Session, logged: Position, run_id: str) -> Run:
     """The open run, if it is the one named; else the log references what is over or never was (K2, K3)."""
-    if state.run is not None and state.run.run_id == run_id:
-        return state.run
+    run = state.run
+    if run is not None and run.run_id == run_id:
+        return run
     if run_id in state.ended:
         raise contradiction(state, logged, Reason.RECORD_AFTER_FINISH, f"run {run_id} is finished")
     raise contradiction(state, logged, Reason.UNKNOWN_OPERATION, f"run {run_id} was never started")
@@ -34,8 +35,8 @@ def open_run(state: Session, logged: Position, run_id: str) -> Run:
 def in_flight(state: Session, logged: Position, run_id: str, step_id: int) -> tuple[Run, Step]:
     """The open run and its step, which has no answer yet."""
     run = open_run(state, logged, run_id)
-    step = run.in_flight
-    if step is None or step.step_id != step_id:
+    step = run.step
+    if step is None or step.answer is not None or step.step_id != step_id:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {step_id} is not in flight")
     return run, step
 
