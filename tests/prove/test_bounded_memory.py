@@ -66,13 +66,16 @@ def test_a_long_log_is_verified_listed_opened_copied_and_restored_in_bounded_mem
     assert act("listing", root) == [head, None]
 
 
-def test_a_long_log_that_is_damaged_at_its_front_is_told_and_repaired_in_bounded_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "what"), [(200_000, b"~"), (400 * 512, bytes(512))], ids=["a byte", "a lost sector"])
+def test_a_long_log_that_is_damaged_at_its_front_is_told_and_repaired_in_bounded_memory(
+    at: int, what: bytes, tmp_path: Path
+) -> None:
     root = tmp_path / "state"
     log, head = long_log(root)
     size = log.stat().st_size
     with log.open("r+b") as file:
-        file.seek(200_000)
-        file.write(b"~")
+        file.seek(at)
+        file.write(what)
     assert act("verify", root) == ["damaged", 3, head - 3]
     assert act("listing", root) == [0, "log_damaged"]
     assert act("reopen", root) == "log_damaged"

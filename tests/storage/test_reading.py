@@ -10,10 +10,13 @@ from semel.core.frame import Frame, Point, TailKind, encode_frames, good_frames,
 from semel.core.header import PAYLOAD_BYTES_MAX
 from semel.core.open_log import Opening
 from semel.core.reading import Reading, Verification
+from semel.core.tail import NEWER_WRITER
 from semel.errors import LogDamaged, NewerWriter, SemelError
 from semel.ports.log import Payload
 from semel.testing.conformance import newer_frame
 from storage.logs import lineage_payload, payload, reference_log
+from storage.sweeps import power_loss_images
+from storage.test_frame import frame_line
 
 LOG = reference_log()
 PIECES = (1, 7, 100, 511, 512, 4096, 100_000)
@@ -93,6 +96,61 @@ def test_what_follows_a_whole_line_that_is_no_frame_is_not_kept() -> None:
         reading.feed(LOG.data)
     assert sum(map(len, reading._rest)) < 5000
     assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_holes_of_a_power_loss_are_judged_in_pieces_as_they_are_at_once_to_the_last_word() -> None:
+    """Also with a second fault on top. The tail is told of as the first thing that is wrong with it."""
+    rng, kinds, reasons = random.Random(5), Counter[str](), Counter[str]()
+    for number, frame in enumerate(LOG.frames[2::3]):
+        for image in power_loss_images(frame.offset, LOG, 512, 12, seed=number):
+            spoilt = bytearray(image)
+            if len(image) > frame.offset and rng.random() < 0.5:
+                spoilt[rng.randrange(frame.offset, len(image))] ^= 1 << rng.randrange(8)
+            whole = scan(bytes(spoilt)).tail
+            kinds[str(whole.kind)] += 1
+            reasons["".join(letter for letter in whole.reason if not letter.isdigit())] += 1
+            for size in (1, 100, 512, 700):
+                assert in_pieces(bytes(spoilt), size) == at_once(bytes(spoilt)), (frame.seq, size)
+    print(f"{kinds.total()} images: {dict(kinds)}, {len(reasons)} reasons")
+    assert kinds.total() == 108
+    assert min(kinds["torn"], kinds["damaged"]) >= 20
+    assert len(reasons) >= 6
+
+
+def test_what_stands_behind_a_hole_is_not_kept_once_it_shows_that_something_here_was_durable() -> None:
+    """As a sector leaves it that a device lost in the middle of a long log."""
+    start = LOG.frames[6].offset + 20
+    lost = -start % 512 + start
+    data = LOG.data[:lost] + bytes(512) + LOG.data[lost + 512 :]
+    reading = Reading()
+    for at in range(0, len(data), 200):
+        reading.feed(data[at : at + 200])
+    for _ in range(1000):
+        reading.feed(LOG.data)
+    assert sum(map(len, reading._rest)) < 3000
+    assert reading.tail() == scan(data).tail
+    assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_a_line_of_a_newer_build_is_called_that_however_it_comes_also_with_nuls_in_it() -> None:
+    """And where it is torn: what looks like a hole with damage behind it is the rest of a line that only a newer build began."""
+    cut = LOG.data[: LOG.frames[9].offset]
+    text = b"x" * 80 + bytes(600) + b"1 2 3" + bytes(30) + b"more"
+    line, reasons = frame_line("4 9 1767225600000 12 8 0", text, LOG.frames[8].digest), Counter[str]()
+    for behind in (
+        line,
+        line[:-1],
+        line + b"\n",
+        line + LOG.data,
+        line[:400] + b"\n" + line[400:500],
+        line[:400] + b"\n" + LOG.data,
+    ):
+        whole = at_once(cut + behind)
+        reasons[scan(cut + behind).tail.reason] += 1
+        for size in (1, 7, 100, 300, 5000):
+            assert in_pieces(cut + behind, size) == whole, (len(behind), size)
+    assert reasons.pop(NEWER_WRITER) == 5
+    assert reasons.total() == 1
 
 
 def test_what_follows_an_empty_line_is_not_kept_either() -> None:
