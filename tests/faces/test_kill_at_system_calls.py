@@ -125,7 +125,8 @@ def test_t1_a_binary_killed_at_any_system_call_loses_nothing_and_repeats_nothing
     assert with_records >= 40
     assert min(cut["write"], cut["fdatasync"], cut["fsync"], cut["openat"]) >= 5
     assert min(cut["pwrite64"], cut["renameat"], cut["ftruncate"], cut["mkdirat"]) >= 2
-    assert ends["completed"] > 10 * ends["interrupted"] > 0
+    assert ends["completed"] >= 200
+    assert ends["interrupted"] >= 10, "some kills fall between an intent and its result"
 
 
 def test_a_run_that_forgets_what_was_durable_is_caught(tmp_path: Path) -> None:
