@@ -42,7 +42,7 @@ MODULES = {
         ("reading", "frame", "conformance", "file"),
         33,
         {
-            "feed: newline >= 0 -> newline > 0": "behind an empty line all is decided; whether it is stuck is not asked any more",
+            "feed: newline >= 0 -> newline > 0 #2": "behind an empty line all is decided, and stuck is not asked for",
             "feed: len(rest) > _LINE_BYTES_MOST -> len(rest) >= _LINE_BYTES_MOST": "no line of a frame is nearly as long",
             "feed: self._waiting_bytes > 0 -> self._waiting_bytes >= 0": "a line that has just doubled waits for one more piece",
         },

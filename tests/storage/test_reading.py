@@ -204,7 +204,9 @@ def test_reading_takes_time_in_proportion_to_the_log_whatever_it_holds(monkeypat
     cut = LOG.data[: LOG.frames[20].offset]
     to_sector = bytes(-len(cut) % 512 + 512)
     line = encode_frames([lineage_payload(), payload(200_000)], Point(), at_ms=1, fence=1, synced=0).data
+    write = encode_frames([payload(100)] * 300, scan(cut).point, at_ms=1_767_225_700_000, fence=12, synced=19).data
     logs = {
+        "one write that lost a sector": cut + write[: 512 - len(cut) % 512] + bytes(512) + write[1024 - len(cut) % 512 :],
         "one long line": line,
         "a long line without an end": line[:-1],
         "lines behind a hole": cut + to_sector + 30 * LOG.data,
