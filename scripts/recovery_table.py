@@ -21,7 +21,7 @@ and tools are checked against those that are there now.
 
 ## By how far the newest step came
 
-| found in the log | what a resume does | and where the run was cancelled |
+| found in the log | what a resume does | and where the run was cancelled or stopped |
 |---|---|---|
 """
 
@@ -52,6 +52,17 @@ where a provider held a call of the same batch, the run ends as `interrupted`.
 The run waits, and goes on by itself when the result comes. In a batch that runs one call at a time, the calls behind the held one
 have their intents and were not sent; they are sent once the held result is on disk. A cancel closes the held call as
 `interrupted`, a stop as `max_steps`. If its result comes afterwards, it is recorded, and no model is told of it.
+
+## When a run is paused for a key, or handed over
+
+Where a provider refused the key, `run_paused` with the reason `auth_required` tells its words. A resume is one more attempt of
+the step, with the same bytes and the key as it is read then; where that is refused, too, the run is paused again. Before any
+model has answered the run, the resume may show the key in another way (`run_refrozen`), and nothing else of what is frozen
+changes.
+
+A process that is stopped in good order while the next thing of a run is to ask its model says so: `run_paused` with the reason
+`restart`, in the write of the results that it still made durable. Neither kind of attempt counts among those that were cut short,
+of which a step may have ten.
 """
 
 

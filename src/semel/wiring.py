@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semel.core.features import KNOWN
-from semel.core.values import Bundle
+from semel.core.values import Bundle, Media
 from semel.engine.resume import Ground
 from semel.errors import BadSettings
 from semel.ports.hook import NamedHook
@@ -90,6 +90,13 @@ def model_frozen(bundle: Bundle, options: Mapping[str, object], clock: Clock) ->
     return restore_model(bundle, clock=clock, environ=os.environ, options=parse_options(options))
 
 
+def opened_otherwise(recorded: Bundle, today: Bundle) -> bool:
+    """Whether today's bundle is the recorded one but for how a key is shown to its endpoint."""
+    from semel.adapters.models.catalog import differ_in_auth
+
+    return differ_in_auth(recorded, today)
+
+
 def key_missing(bundle: Bundle, options: Mapping[str, object]) -> str | None:
     """What to do about a key that a model needs and that is not there; None if all is well."""
     from semel.adapters.models.catalog import key_problem, parse_options
@@ -104,11 +111,25 @@ def state_policies(bundle: Bundle) -> "StatePolicies":
     return state_policies_of(bundle)
 
 
-def priced(bundle: Bundle) -> bool:
-    """Whether a cost limit can hold for this model."""
-    from semel.adapters.models.catalog import has_price
+def cost_currency(bundle: Bundle) -> str | None:
+    """The currency in which a cost limit can hold for this model; None where no price is known."""
+    from semel.adapters.models.catalog import cost_currency as currency
 
-    return has_price(bundle)
+    return currency(bundle)
+
+
+def window_of(family: str, endpoint: str, model: str) -> int | None:
+    """How many tokens a request to this model may have, as the catalog says today; None where that is not known."""
+    from semel.adapters.models.catalog import known_of
+
+    return known_of(family, endpoint, model, os.environ).context
+
+
+def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
+    """Which file of one message is more than this model's server takes, and by which limit; None if none is."""
+    from semel.adapters.models.catalog import refused_file as look
+
+    return look(bundle, files)
 
 
 def as_tool(given: "ToolPort | Callable[..., object]") -> ToolPort:
@@ -155,7 +176,13 @@ def model_option_keys() -> Sequence[str]:
 
 
 def providers() -> Sequence[Mapping[str, Any]]:
-    """Every provider: `provider`, `family`, `example`, `url`, `key` (a variable or None), `features`, and known `models`."""
+    """Every provider: `provider`, `family`, `example`, `url`, `key` (a variable or None), `features`, and known `models`.
+
+    `cost_currency` is that of the costs that the server itself reports, None where it reports none. Of a model, what is None is
+    not known.
+    """
+    from msgspec import to_builtins
+
     from semel.adapters.models.rows import rows
 
     return [
@@ -166,7 +193,11 @@ def providers() -> Sequence[Mapping[str, Any]]:
             "url": row.base_url,
             "key": row.key,
             "features": list(row.features),
-            "models": {model: {"context": known.context, "max_output": known.max_output} for model, known in row.models.items()},
+            "cost_currency": row.dialect.get("cost_currency"),
+            "models": {
+                model: {"context": known.context, "max_output": known.max_output, "price": to_builtins(known.price)}
+                for model, known in row.models.items()
+            },
         }
         for name, row in rows(os.environ).items()
     ]

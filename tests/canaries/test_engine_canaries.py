@@ -15,8 +15,9 @@ from semel.core.effects import Decision
 from semel.core.features import KNOWN
 from semel.core.outcomes import Outcome
 from semel.core.records import Record, ToolCallReturned
-from semel.core.state import CallState, Run, Session, Step
-from semel.engine.barrier import Barrier, _payloads
+from semel.core.state import Session
+from semel.engine.barrier import Barrier
+from semel.engine.flight import Flight
 from semel.engine.flights import Flights
 from semel.engine.inbox import Choose
 from semel.engine.session import SessionActor
@@ -100,8 +101,7 @@ class Trusting(Barrier):
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
-        payloads = _payloads((record,))
-        places = self._places((record,), payloads, at_ms)
+        places, payloads = self._placed((record,), at_ms)
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
@@ -176,9 +176,8 @@ def test_a_settlement_that_does_not_record_what_is_given_up_is_caught_by_recover
 async def test_flights_that_go_on_sending_are_caught_by_calls_that_wait_for_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def busy(self: Flights, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> object:
-        async with slots:  # and does not look whether the time is over
-            return await self._performer.call(run, step, call)
+    async def busy(self: Flights, flight: Flight) -> None:  # and does not look whether the time is over
+        self._landed(flight, self._performer.settle(flight, await self._performer.send(flight)))
 
     monkeypatch.setattr(Flights, "_one", busy)
     outcomes = await left_with_calls_waiting(tmp_path, sequential=False, drain_seconds=0)
@@ -188,12 +187,12 @@ async def test_flights_that_go_on_sending_are_caught_by_calls_that_wait_for_thei
 @pytest.mark.anyio
 async def test_a_runtime_that_drops_its_calls_when_it_is_left_is_caught_by_a_tool_that_had_paid(tmp_path: Path) -> None:
     class Dropping(Flights):
-        """Cancels its own tasks, and with them what the tools had to say."""
+        """Takes every tool for deaf at once, and so drops what the tools had to say."""
 
         def leave(self) -> None:
             super().leave()
-            for task in self._calls.values():
-                task.cancel()
+            for flight in self._calls.values():
+                self._take_over(flight)
 
     def plant(runtime: Runtime) -> None:
         flights = actor_of(runtime)._flights

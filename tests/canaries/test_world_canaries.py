@@ -15,7 +15,7 @@ from semel.adapters.file.root import Place
 from semel.adapters.file.writer import FileWriter
 from semel.core import decide as deciding
 from semel.core import outcomes, reading, settle
-from semel.core.effects import Decision
+from semel.core.effects import Decision, UnderWay
 from semel.core.frame import Frame
 from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
@@ -27,6 +27,7 @@ from semel.engine import perform
 from semel.engine import session as sessions
 from semel.engine.barrier import Barrier
 from semel.errors import AppendRefused, KeyReuse
+from semel.faces import api
 from semel.faces.cli.simulate import build
 from semel.ports.log import Payload
 from semel.testing.world import World
@@ -192,8 +193,8 @@ def queue_that_drains_past_an_unknown(patch: pytest.MonkeyPatch) -> None:
 def attempt_that_takes_up_what_came_later(patch: pytest.MonkeyPatch) -> None:
     recover = sessions.recover
 
-    def forgetful(state: Session, *policy: Any) -> Decision:
-        decision = recover(state, *policy)
+    def forgetful(state: Session, *policy: Any, **more: Any) -> Decision:
+        decision = recover(state, *policy, **more)
         later = tuple(item.entry_id for item in state.pending)
         records = tuple(
             replace(record, drained=(*record.drained, *later)) if isinstance(record, StepStarted) else record
@@ -202,6 +203,14 @@ def attempt_that_takes_up_what_came_later(patch: pytest.MonkeyPatch) -> None:
         return replace(decision, records=records)
 
     patch.setattr(sessions, "recover", forgetful)
+
+
+def stop_that_is_told_and_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(api, "stop_of", lambda _command: lambda _state, under_way: Decision(doubt=UnderWay.doubt_of(under_way)))
+
+
+def run_that_ends_because_of_its_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deciding, "AUTH_REFUSED", "never")
 
 
 @dataclass(frozen=True)
@@ -237,6 +246,8 @@ CANARIES = [
     Canary(key_that_is_taken_twice, {"I12"}),
     Canary(run_that_nobody_carries, {"I16"}),
     Canary(queue_that_drains_past_an_unknown, {"Q"}),
+    Canary(stop_that_is_told_and_not_recorded, {"I1"}),
+    Canary(run_that_ends_because_of_its_key, {"R30"}),
     Canary(attempt_that_takes_up_what_came_later, {"I4", "I7", "I8", "P9", "named", "I16"}),
 ]
 

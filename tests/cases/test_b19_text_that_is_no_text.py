@@ -16,6 +16,7 @@ from semel.engine.resume import Ground
 from semel.faces.cli.output import visible
 from semel.faces.views import view_of
 from semel.testing.model_server import ModelServer
+from tests.cases.serve import recorded
 from tests.core.said import runs_told
 from tests.support.frames import frames_of
 
@@ -34,7 +35,7 @@ def strict(body: bytes) -> Any:
 
 async def test_b19_a_run_whose_model_and_tools_give_broken_text_goes_on_and_every_request_is_strict_json(tmp_path: Path) -> None:
     streams = [
-        (FIXTURES / "cases" / "B19-model-surrogate.anthropic.sse").read_bytes(),
+        recorded("B19-model-surrogate.anthropic.sse"),
         (FIXTURES / "anthropic_messages" / "text.response.sse").read_bytes(),
     ]
     pending = iter(streams)

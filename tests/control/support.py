@@ -17,6 +17,7 @@ from tests.faces.support import SRC, Shop, open_shop
 
 ROOT = Path(__file__).parents[2]
 ANSWER_SECONDS_MOST = 20
+PROGRAMS = ("owner", "service")
 ANSWERS = (
     {"text": "I will pay it.", "calls": [{"name": "pay", "args": {"cents": 125}}]},
     *({"text": f"answer {number}"} for number in range(2, 12)),
@@ -24,13 +25,13 @@ ANSWERS = (
 
 
 class OwnedShop(Shop):
-    """A shop in which `start("owner")` is the program that runs the session; everything else is a command of semel."""
+    """A shop in which `start("owner")` and "service" are programs that run the session; all else is a command of semel."""
 
     def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":
-        if words[0] != "owner":
+        if words[0] not in PROGRAMS:
             return super().start(*words, **variables)
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.control.programs.owner", *words[1:]],
+            [sys.executable, "-m", f"tests.control.programs.{words[0]}", *words[1:]],
             cwd=self.place,
             env={**self.environment(variables), "PYTHONPATH": f"{ROOT}:{SRC}"},
             stdin=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -51,3 +52,91 @@ def test_a_chat_that_is_stopped_leaves_its_run_for_a_resume(shop: OwnedShop) -> 
     assert "`semel resume s` goes on" in chat.communicate()[1]
     done = shop.semel("resume", "s")
     assert (done.exit, done.out, len(shop.ledger)) == (0, "It is paid.\n", 1)
+
+
+def hear_until(process: "subprocess.Popen[str]", words: str) -> None:
+    """Read what a process says on stderr up to a line with these words."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    while not lines or words not in lines[-1]:
+        lines.append(process.stderr.readline())
+        assert lines[-1], lines
+
+
+def say(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def test_a_chat_shows_what_another_process_runs_and_its_lines_reach_that(shop: OwnedShop) -> None:
+    owner = shop.start_and_pay("run", "Pay 17", "--session", "s", "--json")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, f"process {owner.pid} on ")
+    say(chat, "Hurry")
+    while "steered" not in shop.types():
+        time.sleep(0.01)
+    shop.let_pay()
+    owner.communicate()
+    out, err = chat.communicate()
+    assert (chat.returncode, out) == (0, "It is paid.\n"), err
+    assert (shop.types().count("run_started"), len(shop.ledger)) == (1, 1)
+
+
+def test_a_chat_goes_on_with_a_run_whose_process_was_killed(tmp_path: Path) -> None:
+    shop = OwnedShop(open_shop(tmp_path, CALL, {"text": "It is paid."}, effect="idempotent").place)
+    owner = shop.start_and_pay("run", "Pay 17", "--session", "s", "--json")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, f"process {owner.pid} on ")
+    shop.kill(owner)
+    hear_until(chat, "this one goes on with it")
+    out, err = chat.communicate()
+    assert (chat.returncode, out) == (0, "It is paid.\n"), err
+    first, second = shop.ledger
+    assert first == second
+
+
+def test_a_chat_goes_on_at_once_with_a_run_that_a_dead_process_left(tmp_path: Path) -> None:
+    shop = OwnedShop(open_shop(tmp_path, CALL, {"text": "It is paid."}, effect="idempotent").place)
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    done = shop.semel("chat", "--session", "s")
+    assert (done.exit, done.out) == (0, "It is paid.\n"), done
+    assert "this one goes on with it" in done.err
+
+
+def test_a_chat_without_the_agent_of_its_session_still_reaches_who_has_it(shop: OwnedShop) -> None:
+    owner = shop.start_and_pay("run", "Pay 17", "--session", "s", "--json")
+    (shop.place / "agent.toml").rename(shop.place / "elsewhere.toml")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, f"process {owner.pid} on ")
+    say(chat, "Hurry")
+    while "steered" not in shop.types():
+        time.sleep(0.01)
+    shop.let_pay()
+    owner.communicate()
+    assert "It is paid." in chat.communicate()[0]
+    refused = shop.semel("chat", "--session", "s", stdin="More\n")
+    assert refused.exit == 2
+
+
+def test_a_chat_shows_how_a_run_goes_on_that_somebody_answers_from_a_second_terminal(shop: OwnedShop) -> None:
+    with (shop.place / "agent.toml").open("a") as agent:
+        agent.write("ask = true\n")
+    chat = shop.start("chat", "--session", "s")
+    say(chat, "Pay 17")
+    hear_until(chat, "is paused")
+    say(chat, "Please")
+    hear_until(chat, "still waits")
+    (waiting,) = shop.semel("inbox", "--json").lines
+    assert shop.semel("approve", waiting["call_key"]).exit == 0
+    assert chat.stdout is not None
+    assert [chat.stdout.readline() for _ in range(2)] == ["I pay.\n", "It is paid.\n"]
+    err = chat.communicate()[1]
+    assert (chat.returncode, len(shop.ledger)) == (0, 1), err
+
+
+def test_a_chat_takes_up_no_other_session_of_its_agent(shop: OwnedShop) -> None:
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    before = shop.log("s").read_bytes()
+    assert shop.semel("chat", "--session", "t", stdin="Pay 18\n").exit == 0
+    assert shop.log("s").read_bytes() == before

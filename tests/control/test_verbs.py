@@ -151,6 +151,22 @@ def test_a_queued_message_whose_process_is_killed_is_answered_behind_the_run_tha
     assert (reasons, shop.types().count("queued")) == (["completed"] * 2, 1)
 
 
+def test_a_message_behind_an_unknown_call_is_in_the_inbox_and_goes_on_when_a_person_says_so(shop: OwnedShop) -> None:
+    owner = shop.start_and_pay(*RUN)
+    sender = shop.start("send", "Then that", "--session", "s", "--delivery", "queue")
+    wait_for(shop, "queued")
+    shop.kill(owner)
+    sent = ended(sender)
+    assert (sent.exit, "behind a call whose outcome is unknown; `semel inbox` says which" in sent.err) == (4, True), sent
+    *_, queue = shop.semel("inbox", "--json").lines
+    assert (queue["kind"], queue["count"], queue["next"]) == ("queue", 1, "semel resume s --continue")
+    assert "1 message in the queue of session s behind a call whose outcome is unknown" in shop.semel("inbox").out
+    assert shop.semel("resume", "s", "--json").json["state"] == "interrupted"
+    done = shop.semel("resume", "s", "--continue", "--json")
+    assert (done.exit, done.json["state"]) == (0, "completed"), done
+    assert [one["kind"] for one in shop.semel("inbox", "--json").lines] == ["call"]
+
+
 def test_a_follower_sees_each_record_when_it_is_durable_without_a_gap_and_text_that_is_marked_as_live(shop: OwnedShop) -> None:
     owner = shop.start_and_pay(*RUN)
     follower = shop.start("tail", "s", "--follow", "--live", "--after", "3", "--json")
@@ -210,7 +226,7 @@ def test_eight_clients_at_once_without_an_owner_take_turns(shop: OwnedShop) -> N
 def test_without_an_owner_a_verb_records_and_says_what_goes_on_with_the_run(shop: OwnedShop) -> None:
     shop.kill(shop.start_and_pay(*RUN))
     done = shop.semel("steer", "Hurry", "--session", "s")
-    assert (done.exit, done.err) == (0, "told\nnobody carries the open run; `semel resume s` goes on\n")
+    assert (done.exit, done.err) == (0, "told\nnobody carries the open run; `semel resume s` goes on, if no service does\n")
     assert shop.types()[-1] == "steered"
     cancelled = shop.semel("cancel", "s")
     assert cancelled.exit == 0

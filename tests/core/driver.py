@@ -30,7 +30,7 @@ from semel.core.decide import (
     route,
     seal,
     send,
-    stop_waiting,
+    stop,
     supply_history,
 )
 from semel.core.effects import (
@@ -52,6 +52,7 @@ from semel.core.effects import (
     Resolve,
     Send,
     StopAsking,
+    StopRun,
     UnderWay,
 )
 from semel.core.fold import fold
@@ -96,7 +97,6 @@ class Driver(Telling):
     flying: set[int] = field(default_factory=set)
     asked_about: int | None = None
     doubt: frozenset[int] = frozenset()
-    stopping: bool = False
     fresh: bool = True
     torn: bool = False
     requests: dict[tuple[str, int, bool], bytes] = field(default_factory=dict)
@@ -156,9 +156,9 @@ class Driver(Telling):
         self._do(cancel(self.state, Cancel(at=at), self.under_way))
 
     def stop(self) -> None:
-        if self.asking is None and not self.flying:
-            self._do(stop_waiting(self.state))
-        self.stopping = self.state.run is not None
+        self._do(stop(self.state, StopRun(), self.under_way), keep=True)
+        if not self.fresh:
+            self.seal()
 
     def answer_approval(self, call_key: str, decision: Any, arguments: str | None = None) -> None:
         command = AnswerApproval(call_key=call_key, decision=decision, by="t", arguments=arguments)
@@ -169,7 +169,7 @@ class Driver(Telling):
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
-        self._do(deliver_result(self.state, command, self.under_way, stop=self.stopping))
+        self._do(deliver_result(self.state, command, self.under_way))
 
     def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
         self._do(
@@ -245,7 +245,7 @@ class Driver(Telling):
         assert self.torn or again == self.state, "the fold of the log is the live state"
         self.torn = False
         self.held.clear()
-        self.asking, self.asked_about, self.doubt, self.stopping, self.fresh = None, None, frozenset(), False, True
+        self.asking, self.asked_about, self.doubt, self.fresh = None, None, frozenset(), True
         self.flying.clear()
         self.tear = None
         self.fence += 1
@@ -267,7 +267,7 @@ class Driver(Telling):
     def seal(self) -> None:
         """Nothing is under way and nothing came back."""
         if self.state.run is not None and self.idle:
-            self._do(seal(self.state, stop=self.stopping))
+            self._do(seal(self.state))
 
     @property
     def under_way(self) -> UnderWay | None:
@@ -289,7 +289,7 @@ class Driver(Telling):
 
     def _decide(self, outcome: Outcome) -> None:
         self.asking = None
-        self._do(decide(self.state, outcome, doubt=self.doubt, now_ms=0, policy=self.policy, stop=self.stopping))
+        self._do(decide(self.state, outcome, doubt=self.doubt, now_ms=0, policy=self.policy))
 
     def _asked(self) -> CallModel:
         assert self.asking is not None

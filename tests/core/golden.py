@@ -27,7 +27,7 @@ def encoded(writes: list[Write]) -> bytes:
     """The bytes of a log with these commits; of one that is torn, the frames that survived."""
     point, data = Point(), b""
     for number, write in enumerate(writes):
-        payloads = [Payload(json=payload, requires=requires) for payload, requires in map(encode_checked, write.records)]
+        payloads = [Payload(json=payload, requires=requires) for payload, requires, _ in map(encode_checked, write.records)]
         if number == 0:
             payloads.insert(0, Payload(json=encode_lineage(LINEAGE, "s"), lineage=True))
         more = payloads if write.whole else [*payloads, payloads[-1]]

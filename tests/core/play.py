@@ -15,6 +15,7 @@ from semel.core.values import AssistantMessage, Block, Effect, Stop, Text, ToolC
 from tests.core.cast import TOOLS, asks_for
 from tests.core.driver import Died
 from tests.core.machine import bad, good, say, unknown
+from tests.core.pausing import leave, refuse_key
 from tests.core.thinker import Thinker
 
 BATCHES = (
@@ -111,7 +112,7 @@ class Player:
     def undecided(self) -> tuple[str, ...]:
         run = self.driver.state.run
         step = run.step if run is not None else None
-        return () if step is None or run is None or run.aborting else tuple(asked.call_key for asked in step.undecided)
+        return () if step is None or run is None or run.ending else tuple(asked.call_key for asked in step.undecided)
 
     @property
     def owed(self) -> list[str]:
@@ -201,6 +202,12 @@ class Player:
     def fail(self, argument: int) -> None:
         self.driver.fail(retryable=argument % 4 != 0, retry_after_ms=5000 if argument % 2 else None)
 
+    def refuse_key(self, _argument: int) -> None:
+        refuse_key(self.driver)
+
+    def leave(self, _argument: int) -> None:
+        leave(self.driver)
+
     def back_all(self, _argument: int) -> None:
         self.driver.back()
 
@@ -281,7 +288,7 @@ def _out(p: Player) -> bool:
 
 def _takes(p: Player) -> bool:
     run = p.driver.state.run
-    return bool(p.driver.state.queue) and run is not None and not run.aborting
+    return bool(p.driver.state.queue) and run is not None and not run.ending
 
 
 MOVES = (
@@ -290,23 +297,25 @@ MOVES = (
     Move(Player.answer, 24, lambda p: p.driver.asking is not None),
     Move(Player.think, 16, lambda p: p.driver.asking is not None),
     Move(Player.refuse, 8, lambda p: p.driver.asking is not None and holds_opaque(p.driver.state)),
+    Move(Player.refuse_key, 2, lambda p: p.driver.asking is not None),
+    Move(Player.leave, 2, lambda p: p.driver.asking is not None),
     Move(Player.back_one, 16, _out),
     Move(Player.asked, 16, lambda p: p.driver.asked_about is not None),
     Move(Player.decide, 16, lambda p: bool(p.undecided)),
     Move(Player.resume, 16, lambda p: p.running and p.driver.fresh),
     Move(Player.deliver, 10, lambda p: bool(p.owed)),
-    Move(Player.resolve, 8, lambda p: bool(p.driver.state.unknown) and not p.running),
+    Move(Player.resolve, 12, lambda p: bool(p.driver.state.unknown) and not p.running),
     Move(Player.drain, 6, lambda p: not p.running and bool(p.driver.state.queue)),
     Move(Player.tear, 6, lambda p: p.driver.tear is None and not p.driver.idle),
     Move(Player.die, 4, lambda p: True),
     Move(Player.die, 12, lambda p: any(p.driver.spec_of(at).reconciles for at in p.driver.flying)),
     Move(Player.back_all, 6, _out),
     Move(Player.seal, 4, lambda p: p.carried and p.driver.idle),
-    Move(Player.fail, 2, lambda p: p.driver.asking is not None),
+    Move(Player.fail, 5, lambda p: p.driver.asking is not None),
     Move(Player.message, 8, lambda p: True),
     Move(Player.hand_over, 4, _takes),
     Move(Player.retract, 2, lambda p: bool(p.driver.state.queue)),
-    Move(Player.stop, 2, lambda p: p.carried and p.driver.idle),
+    Move(Player.stop, 1, lambda p: p.running),
     Move(Player.cancel, 2, lambda p: p.running),
     Move(Player.say_again, 2, lambda p: bool(p.said)),
 )

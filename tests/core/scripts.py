@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from semel.core.values import ToolCall
-from tests.core import scripts_calls, scripts_context, scripts_gated, scripts_rules
+from tests.core import scripts_calls, scripts_context, scripts_gated, scripts_pauses, scripts_rules
 from tests.core.cast import driver
 from tests.core.driver import Driver
 from tests.core.machine import call, good, say, unknown
@@ -193,6 +193,10 @@ SCRIPTS: dict[str, Script] = {
         scripts_context.compacted,
         scripts_gated.gated,
         scripts_gated.opaque_voided,
+        scripts_pauses.key_refused,
+        scripts_pauses.handed_over,
+        scripts_pauses.stopped_at_work,
+        scripts_pauses.stopped_and_died,
         scripts_rules.hooked,
         scripts_rules.warned,
         scripts_rules.ended_by_condition,

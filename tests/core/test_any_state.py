@@ -98,7 +98,7 @@ def test_the_open_runs_of_three_thousand_histories_can_be_closed_within_their_re
 
 
 def test_a_reserve_without_room_for_the_terminal_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("_TERMINAL_BYTES", "_CANCEL_BYTES"):
+    for room in ("_TERMINAL_BYTES", "_CANCEL_BYTES", "_PAUSE_BYTES"):
         monkeypatch.setattr(f"semel.core.ceiling.{room}", 0)
     player = Player()
     player.driver.send()

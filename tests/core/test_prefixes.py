@@ -41,7 +41,7 @@ COUNTS = {name: sum(len(write.records) for write in played(name).writes) + 1 for
 
 
 def test_there_are_as_many_scripts_and_prefixes_as_ever() -> None:
-    assert len(SCRIPTS) == 33
+    assert len(SCRIPTS) == 37
     assert sum(COUNTS.values()) >= 650
     print(f"{len(SCRIPTS)} scripts, {sum(COUNTS.values())} prefixes")
 

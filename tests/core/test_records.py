@@ -71,10 +71,10 @@ def test_the_known_features_are_those_of_the_contract_and_the_ones_that_semel_ad
     contract = """scope/v1 plan-manifest/v1 dispatch-module/v1 steer-queue/v1 google-rpc-error-details/v1 run-cancel-at/v1
         provider-held/v1 provider-text-state/v1 media-content/v1 openrouter-reasoning/v1 chatgpt-codex-wire/v1 compaction/v1
         compaction-view/v1 context-ceiling/v1 runner-tags/v1 tool-times/v1"""
-    own = """follow-up-queue/v1 early-return/v1 terminate/v1 resolution/v1 restart-pause/v1 run-refreeze/v1
+    own = """follow-up-queue/v1 early-return/v1 terminate/v1 resolution/v1 restart-pause/v1 run-refreeze/v1 run-stop/v1
         supplied-history/v1 opaque-state-void/v1"""
     assert set(contract.split()) | set(own.split()) == KNOWN
-    assert len(KNOWN) == 24
+    assert len(KNOWN) == 25
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))

@@ -82,7 +82,7 @@ CHECKS: list[tuple[str, str, Change]] = [
     ("cancelled", "", lambda run, facts: (replace(run, cancels=(RunCancelRequested(run_id=run.run_id, at="now"),)), facts)),
     ("error", "refusal", lambda run, facts: (run, replace(facts, stop=Stop.REFUSAL))),
     ("completed", "", lambda run, facts: (run, replace(facts, done=True))),
-    ("max_steps", "stopped", lambda run, facts: (run, facts)),
+    ("max_steps", "stopped", lambda run, facts: (replace(run, stopping=True), facts)),
     ("error", "stop_condition", lambda run, facts: (run, replace(facts, ends="it broke"))),
     ("truncated", "truncated", lambda run, facts: (run, replace(facts, truncations=3))),
     ("cost_unknown", "cost_unknown", lambda run, facts: (run, replace(facts, unpriced=True))),
@@ -92,7 +92,6 @@ CHECKS: list[tuple[str, str, Change]] = [
     ("cost_limit", "cost_limit", lambda run, facts: (run, replace(facts, usage=replace(facts.usage, cost=DOLLAR)))),
     ("time_limit", "time_limit", lambda run, facts: (replace(run, running_ms=9), facts)),
 ]
-STOPPED = 3
 
 
 def ends_for(state: Session, run: Run, held: Sequence[bool]) -> tuple[str, str]:
@@ -100,7 +99,7 @@ def ends_for(state: Session, run: Run, held: Sequence[bool]) -> tuple[str, str]:
     facts = TurnFacts(step_id=1, usage=Usage(), output_misses=0, truncations=0)
     for (_reason, _code, change), holds in zip(CHECKS, held, strict=True):
         run, facts = change(run, facts) if holds else (run, facts)
-    (*_fired, last), effects = after_turn(state, run, facts, stop=held[STOPPED])
+    (*_fired, last), effects = after_turn(state, run, facts)
     if isinstance(last, StepStarted):
         return "next step", ""
     assert isinstance(last, RunFinished)

@@ -35,7 +35,7 @@ def settled_in(records: Iterable[Record]) -> set[tuple[str, int]]:
 
 def size_of(records: Iterable[Record]) -> int:
     """What records take in a log, as the ceiling counts it: a little more than they do."""
-    return sum(framed_bytes(len(json), requires) for json, requires in map(encode_checked, records))
+    return sum(framed_bytes(len(json), requires) for json, requires, _ in map(encode_checked, records))
 
 
 @dataclass

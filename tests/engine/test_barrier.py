@@ -1,6 +1,7 @@
 """P1, P2, B3, B16: nothing leaves and nothing is shown before it is durable."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import json
@@ -11,7 +12,6 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.core.frame import scan
 from semel.engine.resume import Ground
-from semel.ports.log import TakeFrames
 from semel.ports.tool import Call
 from tests.engine.fakes import call, counting, script_file
 
@@ -28,8 +28,8 @@ class UnsyncedWriter(MemoryWriter):
 class UnsyncedStore(MemoryStore):
     """Hands out unsynced writers."""
 
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> MemoryWriter:
-        writer = await super().open(session, take=take)
+    async def open(self, session: str, **given: Any) -> MemoryWriter:
+        writer = await super().open(session, **given)
         writer.__class__ = UnsyncedWriter
         return writer
 

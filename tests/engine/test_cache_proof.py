@@ -74,6 +74,10 @@ async def test_a_run_that_nothing_interrupted_has_nothing_to_tell() -> None:
         ({"tools": [counting("other")]}, ("tools",)),
         ({"instructions": "be quick", "output": Count}, ("instructions", "tools")),
         ({"model": "openai_chat:other@{url}"}, ("model",)),
+        ({"model_options": {"max_output_tokens": 50}}, ("options",)),
+        ({"model_options": {"dialect": {"system_role": "developer"}}}, ("options",)),
+        ({"model_options": {"price": {"currency": "USD", "input": "1", "output": "2"}}}, ()),
+        ({"model_options": {"dialect": {"done_required": False}}}, ()),
     ],
 )
 async def test_a_later_run_tells_what_broke_the_prefix(changes: dict[str, Any], broken: tuple[str, ...]) -> None:
@@ -88,8 +92,11 @@ async def test_a_later_run_tells_what_broke_the_prefix(changes: dict[str, Any], 
         async with Runtime(agents=[first], ground=ground) as runtime:
             await (await runtime.session("s", agent=first).send("go")).result()
             result = await (await runtime.session("s", agent=other).send("again")).result()
+        one, two = (received.body for received in server.requests)
     assert result.cache == (CacheProof(step_id=1, read=1200, broken=broken),)
     assert ("prefix broken by" in told(ground)) is bool(broken)
+    start, _, end = one.partition(b'],"')
+    assert (two.startswith(start) and two.endswith(b'],"' + end)) is (not broken)  # what is said of the bytes is what they are
 
 
 def test_what_nobody_reported_is_said_to_be_that() -> None:

@@ -1,27 +1,32 @@
 """W10-W13, HAZ2, T14: a full session refuses without writing, still ends by name, still takes a verdict, and stays readable."""
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from semel import Agent, Runtime
+from semel import Agent, Failed, Runtime
 from semel.adapters.memory.store import Medium, MemoryStore, MemoryWriter
 from semel.adapters.system import SystemClock, SystemIds
 from semel.core.ceiling import has_ended_full
+from semel.core.codec import decode
 from semel.core.features import KNOWN
 from semel.core.frame import TailKind, incomplete, scan
 from semel.core.open_log import finding, state_of
+from semel.core.records import Retracted
 from semel.core.state import Session
 from semel.core.transcript import history_of
-from semel.core.values import Effect, ToolMessage
+from semel.core.values import JSON, Effect, ToolMessage, UserMessage
 from semel.engine.resume import Ground
+from semel.engine.session import SessionActor
 from semel.errors import LeaseLost, OutcomeUnknown, SessionFull
-from semel.ports.log import TakeFrames
+from semel.faces.results import Result
 from semel.ports.tool import Call
 from tests.engine.fakes import Behaviour, CountingTool, call, counting, script_file
 
@@ -266,8 +271,8 @@ class BlindWriter(MemoryWriter):
 
 
 class BlindStore(MemoryStore):
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> MemoryWriter:
-        writer = await super().open(session, take=take)
+    async def open(self, session: str, **given: Any) -> MemoryWriter:
+        writer = await super().open(session, **given)
         writer.__class__ = BlindWriter
         return writer
 
@@ -285,3 +290,65 @@ async def test_canary_without_a_reserve_a_full_session_cannot_be_closed(tmp_path
         stuck += read(medium)[0].run is not None
     print(f"{stuck} sessions that nothing can close")
     assert stuck
+
+
+def full_of_messages(tmp_path: Path, gate: asyncio.Event, begun: asyncio.Event) -> Agent[str]:
+    """An agent whose tool waits and then brings more than the log holds."""
+
+    async def bring(_arguments: object, _call: Call[object]) -> str:
+        begun.set()
+        await gate.wait()
+        return "x" * CEILING
+
+    model = script_file(tmp_path / "m.json", {"calls": [call("look")]}, {"text": "y" * CEILING})
+    return Agent("a", model=model, tools=[counting("look", Effect.READ, behaviour=bring)])
+
+
+async def queue_in_a_session_that_fills_up(count: int, context: JSON, medium: Medium, tmp_path: Path) -> list[Result[str]]:
+    """What a run and the messages behind it come to; those that waited when it ended say so."""
+    gate, begun = asyncio.Event(), asyncio.Event()
+    agent = full_of_messages(tmp_path, gate, begun)
+    async with Runtime(agents=[agent], ground=ground_on(medium)) as runtime:
+        runs = [await runtime.session("s", agent=agent).send("go")]
+        await begun.wait()
+        box = runtime.session("s", agent=agent, context=context)
+        runs += [await box.send(f"queued {at}", key=f"q{at}", delivery="queue") for at in range(count)]
+        gate.set()
+        results = [await run.result() for run in runs[: count + 1 if context is None else 1]]
+    with pytest.raises(SessionFull):
+        async with Runtime(agents=[agent], ground=ground_on(medium)) as runtime:
+            await runtime.session("s", agent=agent).send("more")
+    return results
+
+
+async def test_p9_a_queued_message_of_a_session_that_fills_up_gets_its_run_which_ends_by_name(tmp_path: Path) -> None:
+    medium = Medium()
+    results = await queue_in_a_session_that_fills_up(2, None, medium, tmp_path)
+    codes = [result.error.code for result in results if isinstance(result, Failed) and result.error]
+    assert codes == ["session_too_large"] * 3
+    state, log = read(medium)
+    assert (state.queue, len(log) <= CEILING) == ((), True)
+    said = [message.text for message in history_of(state, finding(scan(log).frames)) if isinstance(message, UserMessage)]
+    assert said == ["go", "queued 0", "queued 1"]
+
+
+async def test_q16_a_queued_message_whose_start_does_not_fit_is_given_back_and_says_why(tmp_path: Path) -> None:
+    medium = Medium()
+    await queue_in_a_session_that_fills_up(1, "c" * (CEILING * 6 // 10), medium, tmp_path)
+    state, log = read(medium)
+    assert (state.queue, len(log) <= CEILING) == ((), True)
+    (given_back,) = [record for frame in scan(log).frames[1:] if isinstance(record := decode(frame), Retracted)]
+    assert given_back.failure is not None
+    assert given_back.failure.error.code == "session_too_large"
+
+
+async def test_canary_a_process_that_only_refuses_leaves_the_message_in_the_queue_of_a_full_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise SessionFull("the log is full")
+
+    monkeypatch.setattr(SessionActor, "_close_queued", refuse)
+    medium = Medium()
+    await queue_in_a_session_that_fills_up(1, "c" * (CEILING * 6 // 10), medium, tmp_path)
+    assert [message.key for message in read(medium)[0].queue] == ["q0"]

@@ -24,7 +24,6 @@ from semel.engine.resume import Ground
 from semel.engine.session import open_actor
 from semel.errors import SemelError, StoreError, WriterPoisoned
 from semel.faces.agent import kit_for_open_run
-from semel.ports.log import TakeFrames
 from semel.ports.model import Answer, Request
 from semel.ports.tool import Call, Reconciled
 from tests.core.machine import Machine, Script, World, say, tool
@@ -82,8 +81,8 @@ class FullStore(MemoryStore):
         super().__init__(SystemClock(), known=KNOWN)
         self.room = asyncio.Event()
 
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> FullWriter:
-        writer = await super().open(session, take=take)
+    async def open(self, session: str, **given: Any) -> FullWriter:
+        writer = await super().open(session, **given)
         writer.__class__ = FullWriter
         assert isinstance(writer, FullWriter)
         writer.room = self.room

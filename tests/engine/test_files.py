@@ -89,8 +89,8 @@ async def test_a_file_is_durable_before_the_record_that_names_it(monkeypatch: py
         async with Runtime(agents=[agent], ground=ground) as runtime:
             opened = MemoryStore.open
 
-            async def watched(store: Any, session: str, *, take: Any = None) -> Any:
-                writer = await opened(store, session, take=take)
+            async def watched(store: Any, session: str, **given: Any) -> Any:
+                writer = await opened(store, session, **given)
                 put, append = writer.blobs.put, writer.append
 
                 async def appended(batch: Any, *, at_ms: int | None = None) -> Any:

@@ -174,10 +174,17 @@ async def test_a_resume_whose_caller_hangs_up_anywhere_is_carried_or_never_was(t
     stranded = await Stranded.made(tmp_path)
 
     async def ask(place: Path, at: int) -> int:
-        disk = StruckDisk()
+        disk, hung_up = StruckDisk(), asyncio.Event()
         agent, look = stranded.copied(place)
+
+        async def act(_arguments: object, _call: object) -> str:
+            await hung_up.wait()  # the run goes no further, so that each asking makes the same calls
+            return "look ok"
+
+        look.behaviour = act
         async with Runtime(agents=[agent], ground=disk_ground(place, disk), recover="manual") as runtime:
             count = await asked(disk, at, runtime.resume("s"))
+            hung_up.set()
             await rested(runtime)
         assert [ended.reason for ended in at_rest(place).ended.values()] == ["completed"]
         assert len(look.keys) == 1

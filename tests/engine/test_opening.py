@@ -55,7 +55,7 @@ def log_of_pictures(names: list[str]) -> bytes:
     for at, name in enumerate(names):
         said = UserMessage(text="", parts=(Media(media_type="image/png", sha256=name, size_bytes=3),))
         history = HistorySupplied(format="t", entries=(Entry(entry_id=f"e{at}", content=said),))
-        payload, requires = encode_checked(history)
+        payload, requires, _ = encode_checked(history)
         payloads.append(Payload(json=payload, requires=requires))
     return encode_frames(payloads, Point(), at_ms=1, fence=1, synced=0).data
 

@@ -1,5 +1,6 @@
 """A model on the command line as a new user meets it: each family answers, files go along, and each refusal has its remedy."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,29 @@ def test_a_file_that_is_not_there_is_named_and_nothing_is_sent(tmp_path: Path) -
         done = shop.semel("run", "Look", "--file", "nope.png")
         assert (done.exit, server.requests) == (2, [])
     assert "the file nope.png cannot be read: No such file or directory" in done.refusal()
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "content", "told"),
+    [
+        ("openai_chat", "old.txt", "Zürich".encode("latin-1"), "'old.txt' is taken for text/plain, and is not UTF-8; save"),
+        (
+            "anthropic_messages",
+            "big.png",
+            PNG.ljust(3_932_161),
+            "at most 3932160 (picture_bytes_most of anthropic_messages); send",
+        ),
+    ],
+)
+def test_a_file_that_no_request_could_show_is_one_line_and_nothing_is_sent(
+    family: str, name: str, content: bytes, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with serve_in_thread({"answers": [{"text": "hi"}]}) as server:
+        shop = shop_at(tmp_path, server.url, family)
+        done = shop.semel("run", "Look", "--file", name)
+        assert (done.exit, server.requests, shop.semel("ls").out.count("s-")) == (2, [], 0)
+    assert told in done.refusal()
 
 
 def refusal(status: int, body: JSON, **headers: str) -> dict[str, Any]:
@@ -95,7 +119,7 @@ def test_a_refusal_is_one_line_with_its_remedy(name: str, tmp_path: Path) -> Non
     script, remedy = REFUSALS[name]
     with serve_in_thread(script) as server:
         done = shop_at(tmp_path, server.url, name.rpartition(" ")[2]).semel("run", "Hi")
-    assert done.exit == 1
+    assert done.exit == (4 if remedy == WRONG_KEY else 1)
     line = done.refusal()
     assert remedy in line
     assert ".." not in line
@@ -119,3 +143,51 @@ def test_a_model_without_its_provider_is_told_the_nearest_example(tmp_path: Path
     shop = open_shop(tmp_path)
     assert "such as anthropic:claude-opus-5-5" in shop.semel("run", "Hi", "--model", "claude-opus").refusal()
     assert "such as openai:gpt-5" in shop.semel("run", "Hi", "--model", "gpt-5").refusal()
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+
+
+def test_what_nobody_told_of_a_model_is_said_to_be_unknown(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    lines = [line.split("\t") for line in shop.semel("models").out.splitlines() if line.count("\t") == 5]
+    assert lines[0] == ["provider", "model", "served at", "key", "window", "price"]
+    assert {line[4] for line in lines[1:]} == {"unknown"}
+    prices = {line[0]: line[5] for line in lines[1:]}
+    assert prices.pop("openrouter") == "told by the server, in USD"
+    assert set(prices.values()) == {"unknown"}
+    assert all(row["models"] == {} for row in shop.semel("models", "--json").lines)
+
+
+def test_a_window_and_a_price_as_the_page_adds_them_are_listed_limit_the_cost_and_are_explained(tmp_path: Path) -> None:
+    example = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+    script = {"answers": [{"calls": [{"name": "pay", "args": {"cents": 1}}], "usage": {"input": 10_000, "output": 5_000}}]}
+    with serve_in_thread(script) as server:
+        shop = open_shop(tmp_path, model="house:small")
+        (tmp_path / "models.toml").write_text(example.replace("https://llm.house.example/v1", server.url), encoding="utf-8")
+        shop.variables["SEMEL_MODELS"] = str(tmp_path / "models.toml")
+        lines = [line.split("\t") for line in shop.semel("models").out.splitlines()]
+        assert ["house", "house:small", server.url, "HOUSE_KEY", "32,000", "0.50 and 2.00 EUR"] in lines
+        assert ["100,000", "1.00 and 8.00 USD"] in [line[4:] for line in lines if line[0] == "openai"]
+        agent = (tmp_path / "agent.toml").read_text(encoding="utf-8")
+        for limit, told in (("1.00 USD", "is paid in EUR; write the limit in EUR"), ("0.01 EUR", "the run cost 0.015 EUR")):
+            (tmp_path / "agent.toml").write_text(agent.replace("limits = {", f'limits = {{ cost = "{limit}",'), encoding="utf-8")
+            assert told in shop.semel("run", "Go", "--session", "s", HOUSE_KEY="k").err
+    told = shop.semel("explain", "s").out
+    assert "The run has used 15,000 tokens; they cost 0.015 EUR." in told
+    assert "The window of small is 32,000 tokens." in told
+    del shop.variables["SEMEL_MODELS"]
+    assert "The window of small is unknown." in shop.semel("explain", "s").out
+
+
+def test_what_an_answer_cost_is_unknown_without_a_price(tmp_path: Path) -> None:
+    """Negative control: the same answer of a model of which nothing is known."""
+    with serve_in_thread({"answers": [{"text": "hi", "usage": {"input": 10, "output": 5}}]}) as server:
+        shop = shop_at(tmp_path, server.url, "openai_chat")
+        shop.semel("run", "Go", "--session", "s")
+        assert "The run has used 15 tokens; what they cost is unknown: no price of m is known." in shop.semel("explain", "s").out
+        (tmp_path / "agent.toml").write_text(
+            f'name = "a"\nmodel = "openai_chat:m@{server.url}"\nlimits = {{ cost = "1.00 EUR" }}\n'
+        )
+        line = shop.semel("run", "Go", "--session", "t").refusal()
+    assert "no price is known for m; set `price` in its row of models.toml or in the model options, or drop the limit" in line

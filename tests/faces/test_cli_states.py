@@ -26,6 +26,7 @@ from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
 from semel.faces.preview import _gone_on, preview_of
+from semel.faces.spending import spending_of
 from semel.faces.views import answered_approval
 from semel.ports.model import Request
 from storage.conftest import plant
@@ -78,7 +79,7 @@ def test_explain_says_what_the_core_does_and_every_command_of_it_parses(name: st
     for writes, state in states(name):
         line.holds(writes)
         told = json.loads(line.says("explain", "s", "--json"))["sentences"]
-        expected = explain(state, carried=False)
+        expected = (*explain(state, carried=False), *spending_of(state))
         assert [one["text"] for one in told] == [one.text for one in expected]
         for one, sentence in zip(told, expected, strict=True):
             verb = sentence.command[0] if sentence.command else None

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 JSON = Any
@@ -27,21 +28,21 @@ def leaves(value: object) -> int:
     return sum(leaves(item) for item in value)  # type: ignore[attr-defined]  # whatever the client made of a list
 
 
+_TYPES = {
+    "chat": "openai.types.chat.completion_create_params:CompletionCreateParamsStreaming",
+    "responses": "openai.types.responses.response_create_params:ResponseCreateParamsStreaming",
+    "responses counted": "openai.types.responses.input_token_count_params:InputTokenCountParams",
+    "messages": "anthropic.types.message_create_params:MessageCreateParamsStreaming",
+    "messages counted": "anthropic.types.message_count_tokens_params:MessageCountTokensParams",
+}
+
+
 @lru_cache
 def _adapter(name: str):
     from pydantic import TypeAdapter
 
-    if name == "chat":
-        from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
-
-        return TypeAdapter(Chat)
-    if name == "responses":
-        from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Responses
-
-        return TypeAdapter(Responses)
-    from anthropic.types.message_create_params import MessageCreateParamsStreaming as Messages
-
-    return TypeAdapter(Messages)
+    module, _, kind = _TYPES[name].partition(":")
+    return TypeAdapter(getattr(import_module(module), kind))
 
 
 def chat(body: dict[str, JSON]) -> int:
@@ -60,15 +61,15 @@ def _own_message(message: dict[str, JSON]) -> dict[str, JSON]:
     return own
 
 
-def responses(body: dict[str, JSON]) -> int:
+def responses(body: dict[str, JSON], kind: str = "responses") -> int:
     """The Responses API. Items of xAI may lack the id that OpenAI's types demand (wire 3)."""
     items = [{"id": "rs", **item} if item.get("type") == "reasoning" else item for item in body["input"]]
-    return leaves(_adapter("responses").validate_python({**body, "input": items}, extra="forbid"))
+    return leaves(_adapter(kind).validate_python({**body, "input": items}, extra="forbid"))
 
 
-def messages(body: dict[str, JSON]) -> int:
+def messages(body: dict[str, JSON], kind: str = "messages") -> int:
     """The Messages API."""
-    return leaves(_adapter("messages").validate_python(body, extra="forbid"))
+    return leaves(_adapter(kind).validate_python(body, extra="forbid"))
 
 
 def gemini(body: dict[str, JSON]) -> int:
@@ -94,18 +95,27 @@ def gemini(body: dict[str, JSON]) -> int:
     return leaves(body)
 
 
+def _counted_by_gemini(body: dict[str, JSON]) -> int:
+    """countTokens: a request with the name of its model."""
+    (asked,) = body.values()
+    name = body["generateContentRequest"]["model"]
+    if not name.startswith("models/"):
+        raise ValueError(f"no model {name}")
+    return gemini({member: value for member, value in asked.items() if member != "model"})
+
+
 @lru_cache
-def _converse_shape():
+def _shape(operation: str):
     import botocore.session
 
-    return botocore.session.get_session().get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
+    return botocore.session.get_session().get_service_model("bedrock-runtime").operation_model(operation).input_shape
 
 
-def converse(body: dict[str, JSON]) -> int:
+def converse(body: dict[str, JSON], operation: str = "ConverseStream") -> int:
     """ConverseStream, by botocore's own validator; what travels as base64 is bytes to it."""
     from botocore.validate import ParamValidator
 
-    report = ParamValidator().validate({"modelId": "m", **_with_bytes(body)}, _converse_shape())
+    report = ParamValidator().validate({"modelId": "m", **_with_bytes(body)}, _shape(operation))
     if report.has_errors():
         raise ValueError(report.generate_report())
     return leaves(body)
@@ -127,9 +137,18 @@ JUDGES: dict[str, Callable[[dict[str, JSON]], int]] = {
 }
 
 
-def judge(family: str, body: bytes) -> int:
+COUNT_JUDGES: dict[str, Callable[[dict[str, JSON]], int]] = {
+    "openai_responses": lambda body: responses(body, "responses counted"),
+    "anthropic_messages": lambda body: messages(body, "messages counted"),
+    "gemini": _counted_by_gemini,
+    "bedrock_converse": lambda body: converse(body, "CountTokens"),
+}
+"""For requests that only count tokens."""
+
+
+def judge(family: str, body: bytes, *, counts: bool = False) -> int:
     """The number of leaves that were walked. Raises ValueError for what the official types do not take."""
-    return JUDGES[family](json.loads(body))
+    return (COUNT_JUDGES if counts else JUDGES)[family](json.loads(body))
 
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

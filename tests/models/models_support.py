@@ -17,7 +17,8 @@ from semel.core.values import JSON, AssistantMessage, Bundle, Message, Prompt, T
 from semel.ports.model import Answer, Delta, ModelFailed, ModelPort, Request
 
 FIXTURES = Path(__file__).parent / "fixtures"
-CASES = FIXTURES / "cases"
+CASES = Path(__file__).parent.parent / "cases" / "streams"
+"""The inputs of the cases, which are told in tests/cases."""
 CHAT = FIXTURES / "openai_chat"
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -60,9 +61,11 @@ class VirtualClock:
 
     async def run(self) -> None:
         """Drive the clock until cancelled."""
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # what can go on without time passing
         while True:
-            for _ in range(20):  # enough turns of the loop for everything that is ready to have run
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if ready:
+                continue
             while self._sleepers and self._sleepers[0][2].done():
                 heapq.heappop(self._sleepers)
             if self._sleepers:

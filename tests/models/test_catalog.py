@@ -12,7 +12,8 @@ from semel.adapters.models.catalog import (
     ModelOptions,
     build_model,
     check_bundle,
-    has_price,
+    cost_currency,
+    differ_in_auth,
     key_problem,
     parse_options,
     resolve,
@@ -179,7 +180,7 @@ def test_a_restored_model_renders_the_bytes_of_the_one_that_was_frozen_whatever_
     [
         ({"renderer": 99}, "renderer_version_drift"),
         ({"renderer": 0}, "renderer_version_drift"),
-        ({"family": "gemini", "renderer": 2}, "renderer_version_drift"),
+        ({"family": "gemini", "renderer": 3}, "renderer_version_drift"),
         ({"family": "gemini", "options": '{"dialect":{"auth":"sigv4"}}'}, "frozen_render_config_unverifiable"),
         ({"family": "telepathy"}, "frozen_render_config_unverifiable"),
         ({"options": "not json"}, "frozen_render_config_unverifiable"),
@@ -205,7 +206,7 @@ def test_a_scripted_model_is_restored_from_its_file(tmp_path):
     path.write_text(json.dumps({"answers": [{"text": "x"}]}))
     bundle = build_model(f"scripted:{path}", clock=HandClock(), environ={}).bundle
     assert restore_model(bundle, clock=HandClock(), environ={}).bundle == bundle
-    assert not has_price(bundle)
+    assert cost_currency(bundle) is None
     assert key_problem(bundle, environ={}) is None
 
 
@@ -229,9 +230,10 @@ def test_a_script_with_a_mistake_is_refused_with_its_place(text, tmp_path):
 
 
 def test_prices_are_known_where_somebody_states_them():
-    assert not has_price(resolve("openai:gpt-5", NONE))
-    assert has_price(resolve("openrouter:x/y", NONE))
-    assert has_price(resolve("openai:gpt-5", ModelOptions(price=Price(currency="USD", input="1.25", output="10"))))
+    assert cost_currency(resolve("openai:gpt-5", NONE)) is None
+    assert cost_currency(resolve("openrouter:x/y", NONE)) == "USD"
+    priced = ModelOptions(price=Price(currency="EUR", input="1.25", output="10"))
+    assert cost_currency(resolve("openai:gpt-5", priced)) == "EUR"
 
 
 def test_a_missing_key_is_found_before_a_run():
@@ -297,3 +299,40 @@ def test_resolving_and_building_do_not_import_the_http_client():
     print(done.stdout)
     assert done.stdout.split()[0] == "False"
     assert done.stdout.split()[2] == "False"
+
+
+SHAPES = {
+    "anthropic_messages": ("x-api-key", "bearer"),
+    "bedrock_converse": ("sigv4", "bearer"),
+    "gemini": ("x-goog-api-key", "bearer"),
+    "openai_chat": ("bearer", "api-key"),
+    "openai_responses": ("bearer", "api-key"),
+}
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_two_bundles_that_show_a_key_in_two_ways_and_are_otherwise_equal_are_told_from_all_others(family: str) -> None:
+    def bundle(auth: str, name: str = "m", port: int = 8000, **more: object) -> Bundle:
+        options = parse_options({"dialect": {"auth": auth}, **more})
+        return resolve(f"{family}:{name}@http://127.0.0.1:{port}/v1", options, {})
+
+    one, other = SHAPES[family]
+    recorded = bundle(one)
+    assert differ_in_auth(recorded, bundle(other))
+    for today in (
+        recorded,
+        bundle(other, name="n"),
+        bundle(other, port=8001),
+        bundle(other, max_output_tokens=7),
+        bundle(other, body={"x": 1}),
+        msgspec.structs.replace(bundle(other), renderer=99),
+        Bundle(family="scripted", model="m", endpoint="x", renderer=1),
+    ):
+        assert not differ_in_auth(recorded, today)
+    assert not differ_in_auth(Bundle(family="scripted", model="m", endpoint="x", renderer=1), recorded)
+
+
+def test_a_bedrock_run_that_was_signed_may_go_on_with_a_key_of_its_own() -> None:
+    signed = resolve("bedrock:m", NONE, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"})
+    keyed = resolve("bedrock:m", NONE, {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "us-east-1"})
+    assert differ_in_auth(signed, keyed)

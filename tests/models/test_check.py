@@ -50,7 +50,10 @@ FAULTS = [
     ({"status": 403}, "ask for access"),
     ({"status": 404}, "check the model's name"),
     ({"status": 429, "headers": {"retry-after": "9"}}, "wait, then try again"),
-    ({"status": 402}, "add credit"),
+    (
+        {"status": 402, "body": {"type": "error", "error": {"type": "billing_error", "message": "Too low."}}},
+        "Too low; add credit",
+    ),
     ({"status": 503}, "try again later"),
 ]
 
@@ -64,7 +67,18 @@ async def test_a_model_that_does_not_is_one_line_with_the_remedy(fault, told):
         assert len(server.requests) == 1
     assert [finding.works for finding in found] == [False]
     assert told in found[0].seen
+    assert ".;" not in found[0].seen
     assert "\n" not in found[0].seen
+
+
+@pytest.mark.anyio
+async def test_what_no_server_answered_says_itself_what_to_do():
+    missing = await check_model("anthropic:claude-opus-5-5", clock=HandClock(), environ={})
+    assert missing[0].seen == "no key for api.anthropic.com: set ANTHROPIC_API_KEY"
+    async with ModelServer(WORKS) as server:
+        url = server.url
+    gone = await check_model(f"gemini:m@{url}", clock=HandClock(), environ={})
+    assert gone[0].seen.count("check the address") == 1
 
 
 def semel(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -13,9 +13,11 @@ from conversations import called, prompt, said, user
 from models_support import GOLDEN
 from wire_support import WIRES, bundle_of, rendered, renderer
 
+from semel.adapters.models.catalog import ModelOptions, refused_file, resolve
 from semel.adapters.models.families import FAMILIES
 from semel.core.persistent import Chain
 from semel.core.values import AssistantMessage, Media, Message, Prompt, Text, ToolMessage, UserMessage
+from semel.errors import BadSettings
 
 every_family = pytest.mark.parametrize("family", sorted(WIRES))
 
@@ -55,6 +57,11 @@ DOT = media("image/png", png())
 BILL = media("application/pdf", b"%PDF-1.4 tiny", "bill 7.pdf")
 ODD = media("image/tiff", b"\0\0\0")
 SHEET = media("text/csv", b"a,b\n", "sheet.csv")
+NOTES = media("text/plain", "\ufeffGr\u00fc\u00dfe \U0001f327\r\n\u2028end".encode(), "notes.txt")
+DATA = media("application/json", b'{"n": 1e3, "n": "\\ud83d"}')
+PAGE = media("text/markdown; charset=utf-8", b"# Title\n", "page.md")
+LATIN = media("text/plain", "Z\u00fcrich".encode("latin-1"), "old.txt")
+BLANK = media("text/plain", b" \n", "blank.txt")
 TALK: tuple[Message, ...] = (
     UserMessage(text="What is this?", parts=(DOT, BILL)),
     called(("c1", "noop", "{}"), ("c2", "noop", "{}")),
@@ -63,6 +70,80 @@ TALK: tuple[Message, ...] = (
     said("A red dot."),
     user("thanks"),
 )
+TEXTS: tuple[Message, ...] = (
+    UserMessage(text="Read these.", parts=(NOTES, DATA, PAGE, LATIN, BLANK, DOT)),
+    called(("c1", "noop", "{}"), ("c2", "noop", "{}")),
+    ToolMessage(tool_call_id="c1", text="", parts=(Text(text="before"), NOTES, Text(text="behind"))),
+    ToolMessage(tool_call_id="c2", text="two files", parts=(LATIN, DATA, DOT)),
+    said("Read."),
+    UserMessage(text="And this?", parts=(SHEET, BILL)),
+)
+
+
+def texts_of(family: str, body: bytes) -> list[str]:
+    """What a request shows of text files, in order: those in the family's own form, and the text parts that name one."""
+    found: list[str] = []
+
+    def walk(value: object) -> None:
+        if isinstance(value, list):
+            for item in value:
+                walk(item)
+        elif isinstance(value, dict):
+            source = value.get("source")
+            if isinstance(source, dict) and source.get("type") == "text":
+                found.append(source["data"])
+            elif value.get("format") in ("txt", "csv", "md", "html") and isinstance(source, dict):
+                found.append(base64.b64decode(source["bytes"]).decode())
+            for name, item in value.items():
+                if name in ("text", "output", "content") and isinstance(item, str) and "of type" in item:
+                    found.append(item)
+                walk(item)
+
+    walk(json.loads(body))
+    return found
+
+
+@every_family
+def test_a_model_sees_the_text_of_text_files_in_messages_and_in_results(family):
+    shown = "\n".join(texts_of(family, rendered(bundle_of(family), asked(TEXTS))))
+    notes, data = "Gr\u00fc\u00dfe \U0001f327\r\n\u2028end", '{"n": 1e3, "n": "\\ud83d"}'
+    assert (shown.count(notes), shown.count(data), shown.count("# Title\n"), shown.count("a,b\n")) == (2, 2, 1, 1)
+    assert "\ufeff" not in shown
+    body = rendered(bundle_of(family), asked(TEXTS)).decode()
+    name = {"bedrock_converse": "notes-txt"}.get(family, "notes.txt")
+    assert body.count(name) >= 2
+
+
+@every_family
+def test_a_text_file_that_is_no_utf_8_or_blank_is_named_and_says_why(family):
+    body = rendered(bundle_of(family), asked(TEXTS)).decode()
+    assert body.count("[document 'old.txt' of type text/plain is not shown: it is not UTF-8]") == 2
+    assert body.count("[document 'blank.txt' of type text/plain is not shown: it is blank]") == 1
+    assert "rich" not in body
+    assert base64_of(LATIN) not in body
+
+
+@every_family
+def test_the_parts_of_a_result_keep_their_order_around_a_text_file(family):
+    body = rendered(bundle_of(family), asked(TEXTS[:4]))
+    tail = body.decode()[body.decode().rindex("before") :]
+    if family == "bedrock_converse":
+        content = json.loads(body)["messages"][2]["content"][0]["toolResult"]["content"]
+        assert [next(iter(part)) for part in content] == ["text", "document", "text"]
+    else:
+        assert tail.index("before") < tail.index("Gr\u00fc\u00dfe") < tail.index("behind")
+
+
+@every_family
+def test_an_older_renderer_names_text_files_as_it_did(family):
+    """Negative control, and P4: a run that was started before goes on with its own bytes."""
+    older = bundle_of(family, renderer=FAMILIES[family].renderer - 1)
+    body = rendered(older, asked(TEXTS)).decode()
+    assert "1e3" not in body
+    assert base64_of(DATA) not in body
+    assert body.count("document of type application/json is not shown: this model's API does not take it") == 2
+    path = GOLDEN / f"{family}_v{FAMILIES[family].renderer - 1}_media.jsonl"
+    assert rendered(older, asked(TALK)) == path.read_bytes()
 
 
 @every_family
@@ -72,15 +153,12 @@ def test_images_and_documents_reach_the_model_where_its_api_takes_them_and_are_n
     assert body.count(base64_of(BILL)) == 1
     assert base64_of(ODD) + '"' not in body
     assert "image of type image/tiff is not shown" in body
-    takes_sheets = family in ("gemini", "bedrock_converse")
-    assert (base64_of(SHEET) in body) is takes_sheets
-    assert ("document 'sheet.csv' of type text/csv is not shown" in body) is not takes_sheets
 
 
 @every_family
 def test_what_a_tool_shows_does_not_come_between_results_and_each_step_adds_to_the_last(family):
     grown, chain = renderer(bundle_of(family)), Chain()
-    for message in TALK:
+    for message in (*TALK, *TEXTS):
         chain = chain.plus(message)
         assert grown.render(asked(chain)) == renderer(bundle_of(family)).render(asked(list(chain)))
     if family == "openai_chat":
@@ -88,10 +166,14 @@ def test_what_a_tool_shows_does_not_come_between_results_and_each_step_adds_to_t
         assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
 
 
+GOLDENS = {"media": TALK, "texts": TEXTS}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
 @every_family
-def test_golden_requests_with_media_do_not_change(family):
-    path = GOLDEN / f"{family}_v{FAMILIES[family].renderer}_media.jsonl"
-    assert rendered(bundle_of(family), asked(TALK)) == path.read_bytes()
+def test_golden_requests_with_media_do_not_change(family, name):
+    path = GOLDEN / f"{family}_v{FAMILIES[family].renderer}_{name}.jsonl"
+    assert rendered(bundle_of(family), asked(GOLDENS[name])) == path.read_bytes()
 
 
 @every_family
@@ -124,8 +206,7 @@ def test_bytes_are_looked_up_for_what_is_new_alone(family):
     for message in TALK:
         chain = chain.plus(message)
         grown.render(msgspec.structs.replace(prompt(chain), media=Loads()))
-    shown = [DOT, BILL, DOT, *([SHEET] if family in ("gemini", "bedrock_converse") else [])]
-    assert asked_for == [one.sha256 for one in shown]
+    assert sorted(asked_for) == sorted(one.sha256 for one in (DOT, BILL, DOT, SHEET))
 
 
 def test_messages_without_media_keep_their_stored_bytes():
@@ -153,7 +234,7 @@ def test_no_two_documents_of_a_request_have_one_name_and_a_name_stays_when_the_c
         called(("c1", "noop", "{}")),
         ToolMessage(tool_call_id="c1", text="", parts=later),
     )
-    bundle = bundle_of("bedrock_converse")
+    bundle = resolve("bedrock_converse:m@http://127.0.0.1:9", ModelOptions(dialect={"documents_most": 20}))
     names = document_names(rendered(bundle, asked(talk)))
     assert names[:3] == ["bill-pdf", "bill-pdf 2", "bill-pdf 3"]
     assert names[3:8] == ["a-b c--d(1)[2]-pdf", "bill-pdf 4", "unnamed", "bill-pdf 5", "unnamed 2"]
@@ -162,21 +243,93 @@ def test_no_two_documents_of_a_request_have_one_name_and_a_name_stays_when_the_c
     assert document_names(rendered(bundle, asked(talk[:1]))) == names[:6]
 
 
+PICTURE_BYTES_MOST = {"anthropic_messages": 3_932_160, "bedrock_converse": 3_750_000}
+
+
+def picture(size: int, name: str = "big.png") -> Media:
+    """A file that starts as a PNG does."""
+    return media("image/png", b"\x89PNG\r\n\x1a\n".ljust(size, b"x"), name)
+
+
 @every_family
 def test_a_picture_that_a_family_takes_for_too_large_is_told_in_words_instead_of_spoiling_the_session(family):
-    """5 MiB as base64 is the most that Anthropic takes; one byte more of the file is not sent."""
-    start = b"\x89PNG\r\n\x1a\n"
-    fits, large = (media("image/png", start.ljust(size, b"x"), "big.png") for size in (3_932_160, 3_932_161))
-    assert len(base64_of(fits)) == 5 * 1024 * 1024
+    """Anthropic takes 5 MiB as base64 at most, Bedrock 3.75 MB of the file; one byte more is not sent. Others name no limit."""
+    most = PICTURE_BYTES_MOST.get(family, 3_932_160)
+    fits, large = picture(most), picture(most + 1)
     body = rendered(bundle_of(family), asked((UserMessage(text="look", parts=(fits, large)),))).decode()
-    limited = family == "anthropic_messages"
+    limited = family in PICTURE_BYTES_MOST
     assert base64_of(fits) in body
     assert (base64_of(large) not in body) is limited
-    told = "[image 'big.png' of type image/png is not shown: it has 3932161 bytes, and this model's API takes pictures of at most"
-    assert (told in body) is limited
+    why = f"it has {most + 1} bytes, and this model's API takes pictures of at most {most}"
+    assert (f"[image 'big.png' of type image/png is not shown: {why}]" in body) is limited
+    if family == "anthropic_messages":
+        assert len(base64_of(fits)) == 5 * 1024 * 1024
+
+
+def test_bedrock_shows_as_many_files_in_a_message_as_it_takes_and_text_beyond_as_text():
+    """20 pictures and 5 documents, those of the results and of the words behind them together; an answer starts a new message."""
+    pictures = tuple(media("image/png", png() + bytes([n])) for n in range(21))
+    bills = tuple(media("application/pdf", b"%PDF-" + bytes([n]), f"{n}.pdf") for n in range(4))
+    talk: tuple[Message, ...] = (
+        UserMessage(text="look", parts=(*pictures, *bills[:3])),
+        called(("c1", "noop", "{}")),
+        ToolMessage(tool_call_id="c1", text="", parts=(*bills[:3], NOTES, DATA)),
+        UserMessage(text="and", parts=(bills[3], pictures[0])),
+    )
+    body = rendered(bundle_of("bedrock_converse"), asked(talk))
+    assert len(document_names(body)) == 3 + 5
+    text = body.decode()
+    assert text.count('{"image":') == 20 + 1
+    assert text.count("image of type image/png is not shown: this model's API takes at most 20 pictures in one message") == 1
+    assert text.count("document '3.pdf' of type application/pdf is not shown: this model's API takes at most 5 documents") == 1
+    more = (*talk[:2], ToolMessage(tool_call_id="c1", text="", parts=(*bills, DATA, NOTES)))
+    assert "Gr\u00fc\u00dfe" in rendered(bundle_of("bedrock_converse"), asked(more)).decode()
+    older = rendered(bundle_of("bedrock_converse", renderer=1), asked(talk)).decode()
+    assert older.count('{"image":') == 21 + 1
+
+
+@every_family
+def test_a_row_or_an_agent_tells_what_its_own_server_takes(family):
+    """Negative control beside it: without a word about it the same files are sent."""
+    parts = (DOT, DOT, BILL)
+    asking = asked((UserMessage(text="look", parts=parts),))
+    limits = {"pictures_most": 1, "document_bytes_most": 0}
+    own = resolve(f"{family}:m@http://127.0.0.1:9", ModelOptions(dialect=limits))
+    body = rendered(own, asking).decode()
+    assert body.count(base64_of(DOT)) == 1
+    assert "this model's API takes at most 1 pictures in one message" in body
+    assert "document 'bill 7.pdf' of type application/pdf is not shown: this model takes no documents" in body
+    assert rendered(bundle_of(family), asking).decode().count(base64_of(DOT)) == 2
+    with pytest.raises(BadSettings, match="pictures_most"):
+        resolve(f"{family}:m@http://127.0.0.1:9", ModelOptions(dialect={"pictures_most": -1}))
+
+
+@pytest.mark.parametrize(
+    ("family", "parts", "told"),
+    [
+        ("anthropic_messages", [3_932_161], "picture_bytes_most of anthropic_messages"),
+        ("bedrock_converse", [3_750_001], "picture_bytes_most of bedrock_converse"),
+        ("bedrock_converse", [9] * 21, "pictures_most of bedrock_converse"),
+        ("openai_responses", [4_000_000], None),
+        ("bedrock_converse", [3_750_000] * 2, None),
+    ],
+)
+def test_what_is_too_much_for_a_server_is_found_before_a_message_is_taken(family, parts, told):
+    found = refused_file(bundle_of(family), [picture(size) for size in parts])
+    assert (found is None) if told is None else (told in str(found))
+
+
+def test_text_is_never_too_much_for_a_server_of_documents():
+    """It is shown as text behind the fifth document; a sixth that is no text is refused."""
+    bundle = bundle_of("bedrock_converse")
+    assert refused_file(bundle, [BILL] * 4 + [NOTES] * 9) is None
+    assert "documents_most of bedrock_converse" in str(refused_file(bundle, [BILL] * 4 + [NOTES, BILL]))
+    assert refused_file(bundle, [ODD]) is None
+    assert refused_file(msgspec.structs.replace(bundle, family="of somebody's own"), [BILL] * 9) is None
 
 
 if __name__ == "__main__":  # writes the goldens
     for each in sorted(WIRES):
-        path = GOLDEN / f"{each}_v{FAMILIES[each].renderer}_media.jsonl"
-        path.write_bytes(rendered(bundle_of(each), asked(TALK)))
+        for title, talk in GOLDENS.items():
+            path = GOLDEN / f"{each}_v{FAMILIES[each].renderer}_{title}.jsonl"
+            path.write_bytes(rendered(bundle_of(each), asked(talk)))

@@ -1,4 +1,4 @@
-"""Streams of chat completions -> answers, however a server numbers, repeats or cuts things (wire 0.1, wire 2, B13, B14, B19)."""
+"""Streams of chat completions -> answers, however a server numbers, repeats or cuts things (wire 0.1, wire 2, B14, B19)."""
 
 import json
 from collections.abc import Callable
@@ -44,24 +44,6 @@ def test_the_divergent_streams_without_a_row_mean_what_the_plain_one_means():
     assert (vllm["text"], vllm["opaque"], vllm["usage"]) == ("ok", ["reasoning"], small)
     ollama = row_of(stream("divergent/ollama_whole_calls_same_chunk.sse"), 7)
     assert [call[2]["city"] for call in ollama["calls"]] == ["Paris", "Zürich"]
-
-
-B13 = {
-    "empty-args": [("call_b13e", "task_list", "{}")],
-    "null-args": [("call_b13n", "task_list", "{}")],
-    "index-reuse": [("call_a", "read_file", '{"path":"a"}'), ("call_b", "read_file", '{"path":"b"}')],
-    "index-missing": [("function-call-1", "get_weather", '{"city":"Paris"}'), ("function-call-2", "get_time", '{"tz":"JST"}')],
-    "interleaved": [("call_i0", "w", '{"n":0}'), ("call_i1", "w", '{"n":1}')],
-    "resent-full": [("call_f", "w", '{"a":1}')],
-}
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", B13)
-def test_b13_calls_are_neither_lost_nor_glued(name, size):
-    _, answer = decode((CASES / f"B13-{name}.chat.sse").read_bytes(), size)
-    assert [(b.id, b.name, b.arguments) for b in answer.blocks if isinstance(b, ToolCall)] == B13[name]
-    assert answer.stop is Stop.TOOL_USE
 
 
 def test_b14_cut_arguments_stay_the_raw_text_and_the_limit_is_told():

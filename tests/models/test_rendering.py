@@ -9,13 +9,18 @@ from itertools import pairwise
 import pytest
 from conversations import FAMILY_NAMES, NEUTRAL, TOOLS, everything, prompt, strict
 from models_support import GOLDEN, WEATHER
+from msgspec.structs import replace
 from wire_support import WIRES, bundle_of, rendered, renderer
 
 from semel.adapters.models import rendering
 from semel.adapters.models.catalog import ModelOptions, resolve
 from semel.adapters.models.controls import NamedTool, Reasoning
 from semel.adapters.models.families import FAMILIES
+from semel.adapters.models.pricing import Price
+from semel.core.limits import Limits
 from semel.core.persistent import Chain
+from semel.core.records import Config
+from semel.core.targets import READ_ONLY_DIALECT, manner_of
 from semel.core.values import AssistantMessage, Opaque, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
 from semel.errors import BadSettings
 
@@ -230,19 +235,24 @@ def with_controls(family: str):
     return resolve(f"{family}:m@http://127.0.0.1:9/v1", CONTROLS[family])
 
 
-def goldens(family: str) -> dict[str, bytes]:
-    """Three requests of the family's newest renderer: all neutral conversations, all of its own state, all controls."""
-    prompts = everything(family)
-    neutral = [rendered(bundle_of(family), prompts[name]) for name in NEUTRAL]
-    own = [rendered(bundle_of(family), given) for name, given in prompts.items() if name not in NEUTRAL]
-    controls = [rendered(with_controls(family), prompt(NEUTRAL["two parallel calls"]))]
+def goldens(family: str, renderer: int | None = None) -> dict[str, bytes]:
+    """Three requests of a renderer, the newest by default: all neutral conversations, all of its own state, all controls."""
+    version = FAMILIES[family].renderer if renderer is None else renderer
+    prompts, bundle = everything(family), bundle_of(family, renderer=version)
+    neutral = [rendered(bundle, prompts[name]) for name in NEUTRAL]
+    own = [rendered(bundle, given) for name, given in prompts.items() if name not in NEUTRAL]
+    controls = [rendered(replace(with_controls(family), renderer=version), prompt(NEUTRAL["two parallel calls"]))]
     return {"neutral": b"\n".join(neutral), "own_state": b"\n".join(own), "controls": b"\n".join(controls)}
 
 
-@every_family
-def test_golden_requests_do_not_change(family):
-    for name, bodies in goldens(family).items():
-        path = GOLDEN / f"{family}_v{FAMILIES[family].renderer}_{name}.jsonl"
+# The goldens of openai_chat 1 are those of test_openai_chat_render.
+VERSIONS = [(name, n) for name in FAMILY_NAMES for n in sorted(FAMILIES[name].renderers) if (name, n) != ("openai_chat", 1)]
+
+
+@pytest.mark.parametrize(("family", "version"), VERSIONS)
+def test_golden_requests_of_every_renderer_do_not_change(family, version):
+    for name, bodies in goldens(family, version).items():
+        path = GOLDEN / f"{family}_v{version}_{name}.jsonl"
         assert bodies == path.read_bytes(), f"{path}: bytes that open runs depend on (P4); a change needs a new renderer"
 
 
@@ -260,6 +270,33 @@ def test_another_process_renders_the_same_bytes():
             capture_output=True, check=True, text=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
         )  # fmt: skip
         assert done.stdout.strip() == here
+
+
+OTHER_VALUES: dict[str, object] = {
+    "auth": "bearer",
+    "region": "eu-north-1",
+    "cost_currency": "USD",
+    "done_required": False,
+    "metadata_required": False,
+}
+
+
+@every_family
+def test_the_members_of_a_dialect_that_no_request_shows_change_no_byte(family):
+    """What the proof of the cache leaves out of account (core.targets) must be just that."""
+    assert OTHER_VALUES.keys() == READ_ONLY_DIALECT
+    own = {name: value for name, value in OTHER_VALUES.items() if name in WIRES[family].options().dialect.__struct_fields__}
+    other = resolve(
+        f"{family}:m@http://127.0.0.1:9/v1", ModelOptions(dialect=own, price=Price(currency="USD", input="1", output="2"))
+    )
+    plain = bundle_of(family)
+    assert other.options != plain.options
+    for messages in NEUTRAL.values():
+        assert rendered(other, prompt(messages)) == rendered(plain, prompt(messages))
+    assert manner_of(Config(bundle=other, limits=Limits())) == manner_of(Config(bundle=plain, limits=Limits()))
+    changed = with_controls(family)
+    assert rendered(changed, prompt(NEUTRAL["one question"])) != rendered(plain, prompt(NEUTRAL["one question"]))
+    assert manner_of(Config(bundle=changed, limits=Limits())) != manner_of(Config(bundle=plain, limits=Limits()))
 
 
 REFUSED = [

@@ -1,25 +1,17 @@
-"""Retry-After in both forms, and everything that only looks like one (X15, X16, wire 6, B32)."""
+"""Retry-After in both forms, and everything that only looks like one (X15, X16, wire 6; B32 is among the cases)."""
 
 import json
 from datetime import UTC, datetime
 
 import pytest
-from models_support import CASES, FIXTURES
+from models_support import FIXTURES
 
 from semel.adapters.models.openai_errors import OPENAI_ERRORS, refusal
 from semel.adapters.models.retry_after import LONGEST_MS, http_date_ms, retry_after_ms
 from semel.adapters.models.server_error import failed
-from semel.ports.model import Exchange, FailureClass
+from semel.ports.model import Exchange
 
 TABLE = json.loads((FIXTURES / "retry_after_cases.json").read_text())
-B32 = json.loads((CASES / "B32-headers.json").read_text())["cases"]
-B32_NOW_MS = int(datetime(2026, 11, 30, 12, tzinfo=UTC).timestamp() * 1000)
-WAITS = {
-    "backoff": None,
-    "backoff or 1; no crash": None,
-    "backoff or over cap, never sleep forever": None,
-    "over cap": LONGEST_MS,
-}
 
 
 def test_all_26_cases_of_the_table():
@@ -41,34 +33,9 @@ def test_all_26_cases_of_the_table():
     assert passed == 26
 
 
-def test_the_header_forms_of_b32():
-    passed = 0
-    for case in B32:
-        if "status" in case:
-            continue
-        wait = case["wait_s"]
-        if isinstance(wait, str) and wait.startswith("over cap: "):
-            wait = 86400
-        expected = WAITS[wait] if isinstance(wait, str) else round(wait * 1000)
-        assert retry_after_ms(case["h"], B32_NOW_MS) == expected, case
-        passed += 1
-    assert passed == 13
-
-
 def told(status, body: bytes, headers: dict, now_ms: int):
     error, exchange = refusal(status, headers, body), Exchange(http_status=status)
     return failed(error, exchange, table=OPENAI_ERRORS, where="s", headers=headers, now_ms=now_ms)
-
-
-def test_the_statuses_and_the_body_of_b32():
-    busy, final, quota = (case for case in B32 if "status" in case)
-    error = told(busy["status"], b"{}", busy["h"], B32_NOW_MS)
-    assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.OVERLOADED, True, None)
-    error = told(final["status"], b"{}", final["h"], B32_NOW_MS)
-    assert (error.failure, error.retryable) == (FailureClass.RATE_LIMIT, False)
-    body, before_ms = json.dumps(quota["body"]).encode(), 1764590000_000 - 86_400_000
-    error = told(quota["status"], body, {}, before_ms)
-    assert (error.failure, error.retryable, error.retry_after_ms) == (FailureClass.QUOTA_EXHAUSTED, False, 86_400_000)
 
 
 @pytest.mark.parametrize(

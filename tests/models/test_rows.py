@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.adapters.models.catalog import ModelOptions, has_price, key_problem, known_of, resolve
+from semel.adapters.models.catalog import ModelOptions, cost_currency, key_problem, known_of, resolve
 from semel.adapters.models.rows import rows, user_file
 from semel.errors import BadSettings, UnknownModel
 
@@ -35,10 +35,13 @@ def environ(tmp_path) -> dict[str, str]:
 def test_a_row_of_ones_own_adds_a_provider_with_windows_and_prices(environ):
     bundle = resolve("house:small", ModelOptions(), environ)
     assert (bundle.family, bundle.endpoint, bundle.max_output_tokens) == ("openai_chat", "https://llm.house.example/v1", 4000)
-    assert has_price(bundle)
-    assert known_of("house:small", environ).context == 32000
-    assert known_of("house:large", environ).context is None
-    assert known_of("nobody:x", environ).context is None
+    assert cost_currency(bundle) == "EUR"
+    here = (bundle.family, bundle.endpoint)
+    assert known_of(*here, "small", environ).context == 32000
+    assert known_of(*here, "small").context is None
+    assert known_of(*here, "large", environ).context is None
+    assert known_of("openai_chat", "https://other.example/v1", "small", environ).context is None
+    assert known_of("openai_responses", bundle.endpoint, "small", environ).context is None
     assert resolve("house:large", ModelOptions(), environ).max_output_tokens is None
     assert key_problem(bundle, environ=environ) == "no key for llm.house.example: set HOUSE_KEY"
     with pytest.raises(UnknownModel, match="Known are anthropic"):
@@ -49,6 +52,27 @@ def test_a_row_of_ones_own_replaces_a_shipped_one_and_fills_in_what_it_leaves_op
     assert resolve("openai:gpt-5", ModelOptions(), environ).endpoint == "https://gateway.house.example/berlin/v1"
     with pytest.raises(BadSettings, match="needs SITE, which is not set"):
         resolve("openai:gpt-5", ModelOptions(), {"SEMEL_MODELS": environ["SEMEL_MODELS"]})
+
+
+def test_a_row_without_a_family_adds_to_the_shipped_one(tmp_path):
+    file = tmp_path / "models.toml"
+    file.write_text(
+        'openai.dialect = { pictures_most = 3 }\n[openai.models."gpt-5"]\ncontext = 9\n'
+        'price = { currency = "USD", input = "1", output = "2" }\n'
+    )
+    environ = {"SEMEL_MODELS": str(file)}
+    shipped, row = rows({})["openai"], rows(environ)["openai"]
+    assert (row.family, row.base_url, row.key, row.quirks) == (shipped.family, shipped.base_url, shipped.key, shipped.quirks)
+    assert row.dialect == {**shipped.dialect, "pictures_most": 3}
+    bundle = resolve("openai:gpt-5", ModelOptions(), environ)
+    assert cost_currency(bundle) == "USD"
+    assert known_of(bundle.family, bundle.endpoint, "gpt-5", environ).context == 9
+    file.write_text('openai.models = "gpt-5"\n')
+    with pytest.raises(BadSettings, match="Expected `object`, got `str`"):
+        rows(environ)
+    file.write_text("[nobody]\nkey = 'X'\n")
+    with pytest.raises(BadSettings, match="missing required field `family`"):
+        rows(environ)
 
 
 @pytest.mark.parametrize("value", ["a.evil.example/", "a/b", "a:b", "@x", "", " ", "a.b"])

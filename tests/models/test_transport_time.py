@@ -1,4 +1,4 @@
-"""Time limits of an exchange, in virtual time: nobody waits, every instant is exact (X1 to X9, B25)."""
+"""Time limits of an exchange, in virtual time: nobody waits, every instant is exact (X1 to X9; B25 is among the cases)."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 from models_support import (
-    CASES,
     ScheduledConnector,
     VirtualClock,
     ask,
@@ -83,27 +82,21 @@ async def drip(clock: VirtualClock) -> AsyncIterator[bytes]:
         yield bytes([byte])
 
 
-B25 = {
+SCHEDULES = {
     "silent": (silent, FailureClass.TIMEOUT, "idle", 120),
     "ping-only": (ping_only, FailureClass.TIMEOUT, "progress", 300),
     "headers-only": (headers_only, FailureClass.TIMEOUT, "idle", 120),
     "slow-but-alive": (slow_but_alive, None, "", 600),
     "drip": (drip, FailureClass.TIMEOUT, "first_content", 300),
-}
-BEYOND_B25 = {
     "empty deltas": (empty_deltas_only, FailureClass.TIMEOUT, "progress", 300),
     "empty chunks": (empty_chunks_only, FailureClass.TIMEOUT, "idle", 120),
     "pings before content": (pings_before_content, FailureClass.TIMEOUT, "first_content", 300),
 }
 
 
-def test_the_schedules_of_b25_are_all_here():
-    assert [variant["name"] for variant in json.loads((CASES / "B25-schedule.json").read_text())["variants"]] == list(B25)
-
-
-@pytest.mark.parametrize("name", [*B25, *BEYOND_B25])
+@pytest.mark.parametrize("name", SCHEDULES)
 async def test_a_stream_that_stalls_is_given_up_and_one_that_lives_is_not(name):
-    schedule, failure, limit, seconds = {**B25, **BEYOND_B25}[name]
+    schedule, failure, limit, seconds = SCHEDULES[name]
     clock = VirtualClock()
     connector = ScheduledConnector(clock, schedule)
     _, end = await in_virtual_time(clock, outcome(virtual_model(clock, connector), ask()))
@@ -115,58 +108,6 @@ async def test_a_stream_that_stalls_is_given_up_and_one_that_lives_is_not(name):
         assert (end.failure, end.retryable) == (failure, True), end
         assert f"{limit}_ms" in str(end)
         assert seconds < clock.monotonic() < seconds + 0.01
-
-
-STALL = (CASES / "B25-stall.anthropic.sse").read_bytes()
-MESSAGES_END = (
-    b'data: {"type":"content_block_stop","index":0}\n\n'
-    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}}\n\n'
-    b'data: {"type":"message_stop"}\n\n'
-)
-PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-
-
-def b25_of_the_messages_api(name: str):
-    """The five schedules over the case's own stream: when each piece of it comes, in seconds."""
-
-    async def chunks(clock: VirtualClock) -> AsyncIterator[bytes]:
-        if name == "headers-only":
-            await clock.sleep(TWO_HOURS)
-        elif name == "drip":
-            for byte in STALL * 40:
-                await clock.sleep(5)
-                yield bytes([byte])
-        else:
-            yield STALL
-        for _ in range(15 if name == "slow-but-alive" else TWO_HOURS // 10 if name == "ping-only" else 0):
-            await clock.sleep(40 if name == "slow-but-alive" else 10)
-            delta = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"."}}\n\n'
-            yield delta if name == "slow-but-alive" else PING
-        if name == "slow-but-alive":
-            yield MESSAGES_END
-        else:
-            await clock.sleep(TWO_HOURS)
-
-    return chunks
-
-
-@pytest.mark.parametrize("name", B25)
-async def test_b25_over_the_messages_api_where_pings_are_events(name):
-    _, failure, limit, seconds = B25[name]
-    if name == "drip":
-        limit, seconds = ("progress", None)  # the start of the case's stream is content enough to begin with
-    clock = VirtualClock()
-    connector = ScheduledConnector(clock, b25_of_the_messages_api(name))
-    model = build_model("anthropic_messages:m@http://127.0.0.1:9/v1", clock=clock, environ={}, connector=connector)
-    _, end = await in_virtual_time(clock, outcome(model, ask()))
-    assert len(connector.requests) == 1
-    if failure is None:
-        assert isinstance(end, Answer)
-        assert clock.monotonic() == pytest.approx(seconds, abs=0.1)
-    else:
-        assert (end.failure, end.retryable) == (failure, True), end
-        assert limit in str(end) or "first_content" in str(end)
-        assert seconds is None or seconds < clock.monotonic() < seconds + 0.01
 
 
 @pytest.mark.parametrize(

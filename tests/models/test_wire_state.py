@@ -1,4 +1,4 @@
-"""Opaque state of every family: kept as received, sent back in its place, never to another model (wire 0.2, B13, B22, B24)."""
+"""Opaque state of every family: kept as received, sent back in its place, never to another model (wire 0.2, B22, B24)."""
 
 import json
 
@@ -32,12 +32,6 @@ def sent_blocks(name: str) -> list[dict]:
         rendered(bundle_of("anthropic_messages"), prompt((user("go"), answer, *(result(c.id, "x") for c in answer.calls))))
     )
     return next(turn["content"] for turn in body["messages"] if turn["role"] == "assistant")
-
-
-def test_b13_a_call_without_a_delta_is_a_call_with_no_arguments():
-    answer = case("B13-noparam.anthropic.sse")
-    assert answer.blocks == (ToolCall(id="toolu_01B13np000000000000001", name="take_screenshot", arguments="{}"),)
-    assert answer.stop is Stop.TOOL_USE
 
 
 def test_b14_a_list_cut_by_the_output_limit_keeps_its_text_and_is_replayed_as_an_object():

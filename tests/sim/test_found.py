@@ -17,7 +17,7 @@ from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.frame import Frame
 from semel.core.values import Effect
-from semel.engine import perform
+from semel.engine import flight
 from semel.engine.session import SessionActor
 from semel.errors import AppendRefused, CallNotSent, OutcomeUnknown, SessionBusy, WriterPoisoned
 from semel.faces.cli.simulate import build
@@ -93,7 +93,7 @@ async def test_a_resume_looks_for_processes_of_a_call_that_nobody_wrote_down(tmp
 async def test_the_processes_of_a_tool_that_is_deaf_are_ended_before_anybody_asks_what_became_of_its_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(perform, "CANCEL_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.05)
     happened: list[object] = []
     mark = ProcessMark(pid=17, started=5, boot="b", call_key="k")
 

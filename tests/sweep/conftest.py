@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.judges import rendered
 from tests.sweep import reference, talk
 from tests.sweep.lives import Lives, Uncut, view
 from tests.sweep.reference import PERSISTED
@@ -42,6 +43,7 @@ def lives_of(place: Path, told: object) -> Iterator[Lives]:
         for process in (forker, server):
             process.kill()
             process.communicate()
+        rendered.received_by(journal, "/v1/chat/completions")
 
 
 @pytest.fixture(scope="package")

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from semel.testing.faults import KILL_VARIABLE
-from tests.sweep import reference, talk
+from tests.sweep import pauses, reference, talk
 
-PROGRAMS = {"reference": reference.life, "talk": talk.life}
+PROGRAMS = {"reference": reference.life, "talk": talk.life, "pauses": pauses.life}
 
 
 def main() -> None:

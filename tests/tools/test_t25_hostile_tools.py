@@ -22,7 +22,7 @@ from semel import Agent, Completed, Interrupted, Rule, Runtime, tool
 from semel.adapters.tools import execution
 from semel.adapters.tools.command import CommandDeclaration, CommandTool
 from semel.core.values import ToolMessage
-from semel.engine import perform
+from semel.engine import flight
 from semel.errors import BadAgent
 from semel.faces.views import view_of
 from semel.ports.tool import ProcessMark, ToolPort
@@ -111,7 +111,7 @@ def test_t25_has_its_rows() -> None:
 async def test_t25_an_answer_that_comes_after_the_deadline_is_never_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(perform, "CANCEL_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.05)
     go, ended = threading.Event(), threading.Event()
 
     @tool(name="act", timeout=0.05)

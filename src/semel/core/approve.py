@@ -33,8 +33,9 @@ def answer_approval(state: Session, command: AnswerApproval, under_way: UnderWay
         if (found.decision, found.args) == (command.decision, command.arguments):
             return Decision()
         raise ApprovalClosed(f"call {command.call_key} was {found.decision} by {found.by or 'somebody'}; an answer stands")
-    if state.run is not None and state.run.aborting:
-        raise ApprovalClosed(f"the run of call {command.call_key} was cancelled; nothing of it will be sent")
+    if state.run is not None and state.run.ending:
+        how = "cancelled" if state.run.aborting else "stopped"
+        raise ApprovalClosed(f"the run of call {command.call_key} was {how}; nothing of it will be sent")
     if command.arguments is not None:
         _check_changed(state, step, approval, command.arguments, policy)
     return _answered(state, (_resolved(approval, command),), under_way, policy)
@@ -48,7 +49,7 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
     refused = parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed) if spec is not None else None
     if refused is not None:
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
-    match ruling_on(spec, arguments, policy) if spec is not None else None:
+    match ruling_on(spec, parsed, policy) if spec is not None else None:
         case Deny(why=why) | Undecidable(why=why):
             raise UsageError(f"the changed arguments of call {approval.asked.call_key} are not allowed: {why}")
 
@@ -56,7 +57,7 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
 def expire_approvals(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
     """Close every approval whose time is over: silence means no. Empty where none is due."""
     step = state.run.step if state.run is not None else None
-    if step is None or (state.run is not None and state.run.aborting):
+    if step is None or (state.run is not None and state.run.ending):
         return Decision()
     due = [approval for approval in step.approvals if _is_due(approval, now_ms)]
     records = tuple(_resolved(one, AnswerApproval(call_key=one.asked.call_key, decision="expired")) for one in due)

@@ -28,6 +28,7 @@ SCHEMAS_CACHED_MAX = 512
 # A string, or one bracket. Strings are skipped, so that brackets inside them do not count; one without an end takes all the
 # rest, and nothing is given back, so that the time is linear whatever the text.
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_SPACE = " \t\r\n"
 
 
 def parse_arguments(text: str) -> dict[str, JSON] | Refusal:
@@ -37,12 +38,13 @@ def parse_arguments(text: str) -> dict[str, JSON] | Refusal:
     """
     if len(text) > ARGUMENT_CHARS_MAX:
         return refuse(RefusalReason.OVERSIZED, f"They have {len(text)} characters, the most is {ARGUMENT_CHARS_MAX}.")
-    if not text.strip(" \t\r\n"):
+    said = text.lstrip(_SPACE)
+    if not said:
         return {}
     if not _depth_fits(text):
         return _invalid(f"They are nested deeper than {DEPTH_MAX} levels.")
     try:
-        arguments = _DECODER.decode(text)
+        arguments = _value(text, len(text) - len(said))
     except json.JSONDecodeError as error:
         near = printable(text[error.pos : error.pos + 20], limit=20)
         where = f"character {error.pos}, near {near!r}" if near else "their end"
@@ -99,6 +101,15 @@ class _NotStrict(Exception):
 
 def _invalid(detail: str) -> Refusal:
     return refuse(RefusalReason.ARGUMENTS_INVALID, detail)
+
+
+def _value(text: str, start: int) -> JSON:
+    """The one value that the text holds from `start` on."""
+    value, end = _DECODER.raw_decode(text, start)
+    rest = text[end:].lstrip(_SPACE)
+    if rest:
+        raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
+    return value
 
 
 def _depth_fits(text: str) -> bool:

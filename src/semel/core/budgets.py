@@ -12,15 +12,26 @@ from semel.core.state import Run
 from semel.core.texts import budget_notice
 from semel.core.values import Money, Usage, UserMessage, derived_id
 
+_WORDS = {
+    "repeated_calls": (
+        "You made the same calls {used} times in a row, and at {limit} this run ends",
+        "the model made the same calls {used} times in a row, the limit",
+    ),
+    "max_steps": ("{used} of the {limit} steps of this run are used", "the run took {used} steps, its limit"),
+    "token_limit": ("{used} of the {limit} tokens of this run are used", "the run used {used} tokens, its limit is {limit}"),
+    "cost_limit": ("{used} of the {limit} of this run are used", "the run cost {used}, its limit is {limit}"),
+    "time_limit": ("{used_s} of the {limit_s} seconds of this run are used", "the run took {used} ms, its limit is {limit} ms"),
+}
+"""What the model is told of each budget in time, and what is said of the end that it brings."""
+
 
 class Budget(NamedTuple):
-    """One limit: the name of the end it brings, what is used of it and how much there is, and both in words."""
+    """One limit: the name of the end it brings, what is used of it and how much there is; of a cost, in millionths."""
 
     code: str
     used: int
     limit: int
-    told: str
-    ended: str
+    currency: str = ""
 
     @property
     def spent(self) -> bool:
@@ -32,48 +43,42 @@ class Budget(NamedTuple):
         """Whether so much of it is used that the run is warned."""
         return self.used * 100 >= self.limit * WARNED_AT_PERCENT
 
+    @property
+    def told(self) -> str:
+        """How much of it is used, in words for the model."""
+        return self._said(_WORDS[self.code][0])
+
+    @property
+    def ended(self) -> str:
+        """Why the run ends by it."""
+        return self._said(_WORDS[self.code][1])
+
+    def _said(self, words: str) -> str:
+        used: int | Money = Money(micros=self.used, currency=self.currency) if self.currency else self.used
+        limit: int | Money = Money(micros=self.limit, currency=self.currency) if self.currency else self.limit
+        return words.format(used=used, limit=limit, used_s=self.used // 1000, limit_s=self.limit // 1000)
+
 
 def budgets_of(run: Run, usage: Usage, step_id: int) -> tuple[Budget, ...]:
     """All budgets of a run behind this step, in the order in which they are looked at."""
     limits = run.limits
-    counted = [
-        Budget(
-            "repeated_calls",
-            run.repeats,
-            limits.repeated_calls,
-            f"You made the same calls {run.repeats} times in a row, and at {limits.repeated_calls} this run ends",
-            f"the model made the same calls {run.repeats} times in a row, the limit",
-        ),
-        Budget(
-            "max_steps",
-            step_id,
-            limits.steps,
-            f"{step_id} of the {limits.steps} steps of this run are used",
-            f"the run took {step_id} steps, its limit",
-        ),
-        Budget(
-            "token_limit",
-            usage.total,
-            limits.tokens,
-            f"{usage.total} of the {limits.tokens} tokens of this run are used",
-            f"the run used {usage.total} tokens, its limit is {limits.tokens}",
-        ),
-    ]
+    counted = (
+        Budget("repeated_calls", run.repeats, limits.repeated_calls),
+        Budget("max_steps", step_id, limits.steps),
+        Budget("token_limit", usage.total, limits.tokens),
+    )
     return (*counted, *_cost(usage.cost, limits.cost), time_budget(run))
 
 
 def _cost(cost: Money | None, limit: Money | None) -> tuple[Budget, ...]:
     if cost is None or limit is None or cost.currency != limit.currency:
         return ()
-    told, ended = f"{cost} of the {limit} of this run are used", f"the run cost {cost}, its limit is {limit}"
-    return (Budget("cost_limit", cost.micros, limit.micros, told, ended),)
+    return (Budget("cost_limit", cost.micros, limit.micros, cost.currency),)
 
 
 def time_budget(run: Run) -> Budget:
     """The time of a run. Time in which no process carried it does not count."""
-    used, limit = run.running_ms, run.limits.wall_ms
-    told = f"{used // 1000} of the {limit // 1000} seconds of this run are used"
-    return Budget("time_limit", used, limit, told, f"the run took {used} ms, its limit is {limit} ms")
+    return Budget("time_limit", run.running_ms, run.limits.wall_ms)
 
 
 def spent_budget(budget: Budget, run: Run, step_id: int) -> tuple[tuple[BudgetFired, ...], Failure]:

@@ -89,7 +89,7 @@ class Batch(Frozen, frozen=True, kw_only=True):
     @property
     def held(self) -> tuple[int, ...]:
         """Ordinals of the calls that wait for their provider."""
-        return tuple(at for at, call in enumerate(self.calls) if call.waits)
+        return tuple([at for at, call in enumerate(self.calls) if call.waits])
 
     @property
     def stopped(self) -> bool:
@@ -107,7 +107,8 @@ class Step(Frozen, frozen=True, kw_only=True):
     """The newest step of a run. `answer` is None while it is in flight (D4); `answered_at` is the seq of its record.
 
     `messages` are the keys of the messages to the run among what it drained: it answers them, or leaves them unanswered. `hooks`
-    tell what the agent's hooks made of the answer and of its calls.
+    tell what the agent's hooks made of the answer and of its calls. `put_off` counts the attempts that ended in a pause, and were
+    not cut short.
     """
 
     step_id: int
@@ -125,6 +126,7 @@ class Step(Frozen, frozen=True, kw_only=True):
     finished: bool = False
     redeliveries: int = 0
     not_before_ms: int | None = None
+    put_off: int = 0
 
     @property
     def undecided(self) -> tuple[ApprovalRequested, ...]:
@@ -133,7 +135,10 @@ class Step(Frozen, frozen=True, kw_only=True):
 
     def approval(self, ordinal: int) -> Approval | None:
         """The approval of a call, if one was asked for."""
-        return next((approval for approval in self.approvals if approval.asked.ordinal == ordinal), None)
+        for approval in self.approvals:
+            if approval.asked.ordinal == ordinal:
+                return approval
+        return None
 
     def changed_arguments(self, ordinal: int) -> str | None:
         """The arguments that a person, or else a pre-tool hook, put in the place of the model's; None where nobody did."""
@@ -144,9 +149,17 @@ class Step(Frozen, frozen=True, kw_only=True):
 
     def proposed(self, ordinal: int) -> ToolCall:
         """The call as a person is asked about it: as the model issued it, with what a pre-tool hook made of its arguments."""
-        call = need(self.answer, "a proposed call is of an answer").calls[ordinal]
-        changed = changed_arguments(self.hooks, ordinal)
-        return call if changed is None else replace(call, arguments=changed)
+        return self.proposals[ordinal]
+
+    @property
+    def proposals(self) -> tuple[ToolCall, ...]:
+        """All calls of the answer as proposed, in issue order."""
+        calls = need(self.answer, "a proposed call is of an answer").calls
+        if not self.hooks:
+            return calls
+        changed = [changed_arguments(self.hooks, at) for at in range(len(calls))]
+        pairs = zip(calls, changed, strict=True)
+        return tuple([call if other is None else replace(call, arguments=other) for call, other in pairs])
 
     def arguments(self, ordinal: int) -> str:
         """The arguments that a call is to leave with: the model's own text, or what a person or a hook made of it."""

@@ -1,12 +1,11 @@
 """Ending a run from outside: cancel, and stop (Q5, Q12, R26-R27, R38, R44, CON8). Pure.
 
-A cancel is a record first; what follows depends on what is under way, which the caller knows. When that has come back, `decide`
-and `seal` do the rest.
+Both are a record first, which is durable before anybody is answered; what follows depends on what is under way, which the
+caller knows. When that has come back, `decide` and `seal` do the rest.
 """
 
-from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking, UnderWay
-from semel.core.ending import seal
-from semel.core.records import RunCancelRequested
+from semel.core.effects import Cancel, Decision, Effect, Interrupt, StopAsking, StopRun, UnderWay
+from semel.core.records import RunCancelRequested, RunStopRequested
 from semel.core.state import Run, Session
 
 
@@ -36,10 +35,14 @@ def _given_up(run: Run, under_way: UnderWay | None) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def stop_waiting(state: Session) -> Decision:
-    """End a run that this process carries and that waits, as `max_steps`: what it waits for is closed out (R38).
+def stop(state: Session, command: StopRun, under_way: UnderWay | None) -> Decision:
+    """The request to end a run as `max_steps`; empty where no run is open, or it is to end anyway.
 
-    Empty where it does not wait. A run that is at work ends behind its turn instead; the caller passes `stop` with the outcomes
-    that it hands to `decide`.
+    A run that is at work ends behind its turn. One of which nothing is under way ends at once (R38): `seal` closes it out where a
+    process carries it, else a resume does.
     """
-    return Decision() if state.run is None or state.run.step is None else seal(state, stop=True)
+    doubt = UnderWay.doubt_of(under_way)
+    run = state.run
+    if run is None or run.ending:
+        return Decision(doubt=doubt)
+    return Decision(records=(RunStopRequested(run_id=run.run_id, by=command.by),), doubt=doubt)

@@ -64,14 +64,14 @@ def has_ended_full(state: Session) -> bool:
 def reserve_bytes(state: Session) -> int:
     """What a session in this state may still need.
 
-    That is the close-out of its open batch, cancels, one terminal, all verdicts, and a start for each queued message.
+    That is the close-out of its open batch, a stop and cancels, one terminal, all verdicts, and a start for each queued message.
     """
     later = len(state.unknown) * VERDICT_BYTES + (len(state.queued) - len(state.taken)) * _QUEUED_BYTES
     run = state.run
     if run is None:
         return later
-    cancels = 0 if run.aborting_now else 1 if run.aborting else 2  # one for the step's boundary, and one that does not wait
-    return later + cancels * _CANCEL_BYTES + _TERMINAL_BYTES + _pause_bytes(run) + _turn_bytes(run.step)
+    ends = 0 if run.aborting_now else 1 if run.aborting else 2 if run.stopping else 3  # stop, at its step's boundary, now
+    return later + ends * _CANCEL_BYTES + _TERMINAL_BYTES + _pause_bytes(run) + _turn_bytes(run.step)
 
 
 def bounded(settled: Settlement) -> Settlement:
@@ -122,9 +122,11 @@ def _bounded_hold(hold: Hold) -> Hold:
 
 
 def _pause_bytes(run: Run) -> int:
-    """Room to say that the run waits for held calls; a death may have kept the hold and lost that."""
+    """Room to say that the run waits for held calls, whose hold a death may have kept, or is handed over by its process."""
     step = run.step
-    calls = step is not None and step.answer is not None and not step.finished and bool(step.answer.calls)
+    if run.in_flight is not None:
+        return _PAUSE_BYTES if run.pause is None else 0
+    calls = step is not None and step.answer is not None and not step.finished and step.answer.has_calls
     settled = step is not None and step.batch is not None and step.batch.finished
     said = run.pause is not None and run.pause.reason == "tool_held"
     return 0 if said or settled or not calls else _PAUSE_BYTES

@@ -74,8 +74,12 @@ def _turn_finished(run: Run, step: Step) -> Record:
 
 
 def _too_large(run: Run, usage: Usage) -> RunFinished:
-    why = Failure(kind="semel", code=SESSION_TOO_LARGE, message="the log of this session is full; start a new session")
-    return finish(run, "error", usage, why)
+    return finish(run, "error", usage, too_large())
+
+
+def too_large() -> Failure:
+    """Why nothing more is begun in a session whose log is full."""
+    return Failure(kind="semel", code=SESSION_TOO_LARGE, message="the log of this session is full; start a new session")
 
 
 def _usage_with(run: Run, outcome: Outcome | None) -> Usage:

@@ -34,15 +34,18 @@ def encode(record: Record) -> tuple[bytes, tuple[str, ...]]:
     return _encoder.encode(record), features.needed(record)
 
 
-def encode_checked(record: Record) -> tuple[bytes, tuple[str, ...]]:
-    """As `encode`, and sure to decode again. Raises AppendRefused for a value of a wrong type, which would brick the session."""
+def encode_checked(record: Record) -> tuple[bytes, tuple[str, ...], Record]:
+    """As `encode`, and the record as whoever decodes it again will find it.
+
+    Raises AppendRefused for a value of a wrong type, which would brick the session.
+    """
     try:
         payload, requires = encode(record)
-        _decoder.decode(payload)
+        found = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeEncodeError, TypeError, OverflowError) as error:
         kind = type(record).__name__
         raise AppendRefused(f"a {kind} with a value that no log can hold was refused: {error}. Nothing was written.") from None
-    return payload, requires
+    return payload, requires, found
 
 
 def decode(frame: Frame, where: str = "the log", known: frozenset[str] = features.KNOWN) -> Record | None:

@@ -169,10 +169,11 @@ class Conversation(Growing[Message]):
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         """Message or list of messages, as of a tuple."""
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+            return [self._shown(at) for at in range(*index.indices(len(self)))]
+        count = len(self)
+        if not -count <= index < count:
             raise IndexError(index)
-        return self._shown(index % len(self))
+        return self._shown(index % count)
 
     def _shown(self, at: int) -> Message:
         view = self._view

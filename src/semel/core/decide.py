@@ -3,15 +3,15 @@
 This is the door to all decisions: the commands of `core.effects` are answered by the functions that it names.
 """
 
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from semel.core.answer import with_answer
 from semel.core.approve import answer_approval, expire_approvals
 from semel.core.budgets import spent_budget, time_budget
 from semel.core.calls import Step
-from semel.core.cancel import cancel, stop_waiting
+from semel.core.cancel import cancel, stop
 from semel.core.effects import (
+    AUTH_REFUSED,
     OPAQUE_STATE_REJECTED,
     Answered,
     CallModel,
@@ -25,7 +25,7 @@ from semel.core.effects import (
 )
 from semel.core.ending import close_unstarted, seal
 from semel.core.history import supply_history
-from semel.core.keys import answer_entry_of, digests_of_delivery, input_entry_of, run_id_of
+from semel.core.keys import answer_entry_of, definition, digests_of_delivery, input_entry_of, run_id_of
 from semel.core.late import deliver_result
 from semel.core.limits import MODEL_RETRY_SYNCED_FROM_MS, backoff_ms
 from semel.core.messages import deliver_message, due_message, hand_over, retract, route
@@ -42,6 +42,7 @@ from semel.core.records import (
     ModelStepFinished,
     OpaqueStateVoided,
     Record,
+    RunPaused,
     RunStarted,
     StepStarted,
     ToolSet,
@@ -50,10 +51,10 @@ from semel.core.records import (
 from semel.core.settle import settle
 from semel.core.state import Run, Session
 from semel.core.stopping import ends_behind
-from semel.core.targets import is_bound, prefix_of, target_of
+from semel.core.targets import is_bound, prefix_of, shows_tags_alike, target_of
 from semel.core.transcript import holds_opaque
-from semel.core.turn import TurnFacts, after_turn, drainable, finish
-from semel.core.values import AssistantMessage, Part, UserMessage, digest_text
+from semel.core.turn import TurnFacts, after_turn, asked_end, drainable, finish
+from semel.core.values import AssistantMessage, Part, UserMessage
 from semel.errors import BlankMessage, KeyReuse, SendRetracted, UnknownCall, VerdictConflict, need
 
 __all__ = [
@@ -74,7 +75,7 @@ __all__ = [
     "route",
     "seal",
     "send",
-    "stop_waiting",
+    "stop",
     "supply_history",
 ]
 
@@ -86,15 +87,14 @@ def decide(
     doubt: frozenset[int],
     now_ms: int,
     policy: Policy = allow_all,
-    stop: bool = False,
 ) -> Decision:
-    """What follows from an outcome of the open run. `stop` asks to end the run behind this turn (A7)."""
+    """What follows from an outcome of the open run."""
     run, step = _current(state)
     # A run has been running since the last record, whatever comes of it now; the limit on its time counts that, too.
     run = replace(run, running_ms=run.running_ms + max(0, now_ms - state.last_at_ms))
     match outcome:
         case Answered():
-            return _answered(state, run, step, outcome, policy, stop=stop)
+            return _answered(state, run, step, outcome, policy)
         case ExchangeFailed():
             return _exchange_failed(state, run, step, outcome, now_ms)
         case TimeUp():
@@ -102,7 +102,7 @@ def decide(
             return Decision(records=(*fired, finish(run, why.code, run.usage, why)))
         case CameBack():
             batch = need(step.batch, "calls come back to an open batch")
-            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, stop=stop, policy=policy)
+            return settle(state, run, batch, news=outcome, doubt=doubt, closing=run.aborting_now, policy=policy)
 
 
 def send(state: Session, command: Send) -> Decision:
@@ -167,15 +167,13 @@ def continue_run(state: Session, command: Send, call_key: str) -> Decision:
     return _started(state, _run_started(state, command, run_id, continues=call_key), command)
 
 
-def after_answer(
-    state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
-) -> Decision:
+def after_answer(state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = ()) -> Decision:
     """What follows an answer without calls: the natural end, a refusal, a message that waits, or another try for the output."""
     turn = () if step.finished else (TurnFinished(run_id=run.run_id, step_id=step.step_id),)
     untyped = run.config.output_schema is None
     # A steer or follow-up that is durable by now makes one more step; without one the run has come to its end (P13, A8).
     ends = ends_behind(policy, step, None, {})
-    goes_on = bool(state.steers or state.follow_ups) and not stop and not ends
+    goes_on = bool(state.steers or state.follow_ups) and not run.stopping and not ends
     facts = TurnFacts(
         step_id=step.step_id,
         usage=run.usage,
@@ -186,7 +184,7 @@ def after_answer(
         unpriced=run.unpriced,
         stop=step.stop,
     )
-    records, effects = after_turn(state, run, facts, stop=stop, idle=untyped)
+    records, effects = after_turn(state, run, facts, idle=untyped)
     return Decision(records=(*head, *turn, *records), effects=effects)
 
 
@@ -195,7 +193,7 @@ def _current(state: Session) -> tuple[Run, Step]:
     return run, need(run.step, "an outcome belongs to an open step")
 
 
-def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: Policy, *, stop: bool) -> Decision:
+def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: Policy) -> Decision:
     answer = AssistantMessage(blocks=identified(outcome.blocks, state.call_ids, state.model_steps + 1))
     finished = ModelStepFinished(
         run_id=run.run_id,
@@ -209,16 +207,19 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
     head = (outcome.attempt, finished)
     run = with_answer(run, step, answer, finished)
     step = need(run.step, "an answer belongs to a step")
-    if answer.calls and run.aborting_now:
+    if run.aborting_now and answer.has_calls:
         return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
-    after = plan_batch if answer.calls else after_answer
-    return after(state, run, step, policy, head=head, stop=stop)
+    after = plan_batch if answer.has_calls else after_answer
+    return after(state, run, step, policy, head=head)
 
 
 def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFailed, now_ms: int) -> Decision:
-    """Redeliver within the budget, or end the run with the cause. A wait is never shorter than the server asked for."""
-    if run.aborting:
-        return Decision(records=(outcome.attempt, finish(run, "cancelled", run.usage)))
+    """Redeliver within the budget, pause for another key, or end the run with the cause.
+
+    A wait is never shorter than the server asked for. A run that is to end is not asked for again.
+    """
+    if run.ending:
+        return Decision(records=(outcome.attempt, asked_end(run, run.usage)))
     if outcome.failure == OPAQUE_STATE_REJECTED and not run.state_rejected and holds_opaque(state):
         return _repaired(run, step, outcome)
     wait_ms = backoff_ms(outcome.used, outcome.retry_after_ms)
@@ -227,17 +228,26 @@ def _exchange_failed(state: Session, run: Run, step: Step, outcome: ExchangeFail
         why = Failure(
             kind="model",
             code=outcome.failure,
-            message=outcome.message,
+            message=outcome.message + _too_long(outcome.retry_after_ms, limits.retry_wait_ms),
             provider=outcome.provider_code,
             provider_details=list(outcome.details) or None,
         )
+        if outcome.failure == AUTH_REFUSED:  # nothing was answered, and another key makes the same request good (R30)
+            pause = RunPaused(run_id=run.run_id, reason="auth_required", error=why)
+            return Decision(records=(outcome.attempt, pause))
         return Decision(records=(outcome.attempt, finish(run, "error", run.usage, why)))
     again = CallModel(step_id=step.step_id, attempt=step.attempt, used=outcome.used + 1, delay_ms=wait_ms)
     if wait_ms <= MODEL_RETRY_SYNCED_FROM_MS:
         return Decision(held=(outcome.attempt,), effects=(again,))
-    due = now_ms + wait_ms
-    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=due)
-    return Decision(records=(outcome.attempt, retry), effects=(replace(again, delay_ms=0, not_before_ms=due),))
+    retry = ModelRetry(run_id=run.run_id, step_id=step.step_id, used=outcome.used + 1, not_before_ms=now_ms + wait_ms)
+    return Decision(records=(outcome.attempt, retry), effects=(again,))
+
+
+def _too_long(asked_ms: int | None, most_ms: int) -> str:
+    """What a run that ends says of a wait that it declines, so that somebody knows when to send again."""
+    if asked_ms is None or asked_ms <= most_ms:
+        return ""
+    return f"; it asks to wait {-(-asked_ms // 1000)} s, and a run waits {most_ms // 1000} s at most"
 
 
 def _repaired(run: Run, step: Step, outcome: ExchangeFailed) -> Decision:
@@ -253,7 +263,7 @@ def _run_started(state: Session, command: Send, run_id: str, *, continues: str |
     said = UserMessage(text=command.text, parts=command.parts)
     input_entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     named: list[Content] = [command.config, Instructions(text=command.instructions), ToolSet(tools=command.tools)]
-    frozen = [Entry(entry_id=digest_text(encode(content).decode()), content=content) for content in named]
+    frozen = [definition(content) for content in named]
     new = tuple(entry for entry in (*frozen, input_entry) if entry.entry_id not in state.entries)
     return RunStarted(
         run_id=run_id,
@@ -284,9 +294,11 @@ def _started(state: Session, started: RunStarted, command: Send) -> Decision:
 
 
 def _voided(state: Session, started: RunStarted, command: Send) -> tuple[Record, ...]:
-    """What the model thought is bound to the instructions and tools that it had then; behind others it is not shown (wire 1)."""
+    """What the model thought is bound to all that it saw before: behind other instructions, tools or tags it is left out (M4)."""
     config = command.config
-    same = target_of(config.bundle) != state.target or prefix_of(command.instructions, command.tools, config) == state.prefix
-    if same or not is_bound(config.bundle.family) or not holds_opaque(state):
+    alike = prefix_of(command.instructions, command.tools, config) == state.prefix
+    alike = alike and shows_tags_alike(state, shown=config.render_tags)
+    other = target_of(config.bundle) != state.target  # which is shown none of it anyway
+    if alike or other or not is_bound(config.bundle.family) or not holds_opaque(state):
         return ()
     return (OpaqueStateVoided(run_id=started.run_id, reason="prefix_changed"),)

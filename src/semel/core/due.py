@@ -5,7 +5,7 @@ from semel.core.effects import Decision, DeliverResult, UnderWay
 from semel.core.late import deliver_result
 from semel.core.policy import Policy, allow_all
 from semel.core.state import Session
-from semel.core.waiting import WaitKind, pause_of, waits_of
+from semel.core.waiting import PAUSES, RESUMED, WaitKind, pause_of, waits_of
 
 GIVEN_UP = "The result did not come in time; nobody waits for it any more. It may still take effect: do not ask for it again."
 
@@ -37,6 +37,6 @@ def is_idle(state: Session) -> bool:
     One that waits for credentials or a restart goes on with whoever resumes it.
     """
     run = state.run
-    if run is None or run.aborting or pause_of(state) not in (WaitKind.APPROVAL, WaitKind.TOOL_HELD):
+    if run is None or run.ending or pause_of(state) not in PAUSES - RESUMED:
         return False
     return all(wait.call_key is None or wait.call_key not in state.late for wait in waits_of(state))

@@ -1,7 +1,7 @@
 """What goes in and out of a decision: commands and outcomes in; records and effects out.
 
 Commands are asked for by people and programs, outcomes come back from effects. `core.decide` has one pure function for each
-command: `send`, `deliver_message`, `retract`, `hand_over`, `cancel`, `stop_waiting`, `answer_approval`, `expire_approvals`,
+command: `send`, `deliver_message`, `retract`, `hand_over`, `cancel`, `stop`, `answer_approval`, `expire_approvals`,
 `deliver_result`, `resolve`, `continue_run`, `supply_history`. An outcome goes to `decide`; when nothing is under way and nothing
 came back, `seal` says what follows, and gives an empty decision where the run waits for somebody.
 """
@@ -76,6 +76,12 @@ class Cancel(Frozen, frozen=True, kw_only=True):
     by: str | None = None
 
 
+class StopRun(Frozen, frozen=True, kw_only=True):
+    """End the open run as at a limit, behind its turn."""
+
+    by: str | None = None
+
+
 class AnswerApproval(Frozen, frozen=True, kw_only=True):
     """A person's answer for a call that waits; `arguments` are those that the person changed, as JSON text."""
 
@@ -118,6 +124,8 @@ class Answered(Frozen, frozen=True, kw_only=True):
     hooks: tuple[HookNote, ...] = ()
 
 
+AUTH_REFUSED = "auth"
+"""The failure of an exchange whose provider does not know the key, or that had none to send (wire 0.6)."""
 OPAQUE_STATE_REJECTED = "opaque_state_rejected"
 """The failure of an exchange whose provider refused the state that it had given out itself (wire 0.6)."""
 
@@ -172,7 +180,7 @@ Outcome = Answered | ExchangeFailed | CameBack | TimeUp
 
 
 class CallModel(Frozen, frozen=True, kw_only=True):
-    """Ask the model, not before the given wall time and after waiting `delay_ms`."""
+    """Ask the model, after waiting `delay_ms`. A resume, which knows of a wait from the log alone, waits for `not_before_ms`."""
 
     step_id: int
     attempt: int

@@ -15,9 +15,9 @@ from semel.core.records import (
     RunFinished,
     ToolBatchStarted,
 )
-from semel.core.settle import STOPPED, end_of, settle
+from semel.core.settle import end_of, settle
 from semel.core.state import Run, Session
-from semel.core.turn import finish
+from semel.core.turn import asked_end
 from semel.errors import must, need
 
 
@@ -70,10 +70,11 @@ def _planned(state: Session, run: Run, step: Step, ordinal: int) -> PlannedCall:
     approval = step.approval(ordinal)
     answer = approval.resolved if approval is not None else None
     refusal = declined(answer) if answer is not None and answer.decision != "approved" else refuse(RefusalReason.RUN_CLOSED)
-    return planned_call(step, ordinal, call_key_of(state.lineage, run.run_id, step.step_id, ordinal), refusal)
+    key = call_key_of(state.lineage, run.run_id, step.step_id, ordinal)
+    return planned_call(step.proposed(ordinal), ordinal, key, approval, refusal)
 
 
-def seal(state: Session, *, stop: bool = False) -> Decision:
+def seal(state: Session) -> Decision:
     """What follows when nothing is under way and nothing came back.
 
     Barrier 2 of an interrupted run: its terminal, alone (P28). For a run that is to end, the close-out of what it waits for; no
@@ -82,13 +83,12 @@ def seal(state: Session, *, stop: bool = False) -> Decision:
     """
     run = need(state.run, "only an open run is sealed")
     step = need(run.step, "only a run with a step is sealed")
-    end = finish(run, "cancelled", run.usage) if run.aborting else finish(run, "max_steps", run.usage, STOPPED)
-    ends = run.aborting or stop
+    end = asked_end(run, run.usage)
     if step.answer is None:
-        return Decision(records=(end,)) if ends else Decision()
+        return Decision(records=(end,)) if run.ending else Decision()
     if step.answer.calls and step.batch is None:
-        return close_unstarted(state, run, step, end) if ends else Decision()
+        return close_unstarted(state, run, step, end) if run.ending else Decision()
     if step.batch is not None and not step.batch.finished:
-        return settle(state, run, step.batch, closing=True, stop=stop and not run.aborting) if ends else Decision()
+        return settle(state, run, step.batch, closing=True) if run.ending else Decision()
     must(step.finished and step.batch is not None and bool(step.batch.unknown), "only an unknown call leaves a run like this")
     return Decision(records=(end_of(run, need(step.batch, "an unknown call is of a batch")),))

@@ -14,7 +14,7 @@ from semel.core.state import Ended, Pending, PendingKind, Run, Session
 from semel.core.targets import cache_words
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.values import Effect, Frozen, ToolSpec, printable
-from semel.core.waiting import WaitKind, waits_of
+from semel.core.waiting import WaitKind, pause_of, waits_of
 
 ARGUMENT_CHARS_SHOWN = 120
 KEY_CHARS_SHOWN = 8
@@ -48,19 +48,23 @@ def _sentences(state: Session, *, carried: bool) -> Iterator[Sentence]:
 
 
 def _open_run(state: Session, run: Run, *, carried: bool) -> Iterator[Sentence]:
-    waits = is_idle(state) and not carried
-    nobody = "It waits, and nobody has to carry it meanwhile." if waits else "Nobody carries it: the process that did has ended."
+    waits = (is_idle(state) or pause_of(state) is WaitKind.AUTH_REQUIRED) and not carried
+    left = "handed it over" if pause_of(state) is WaitKind.RESTART else "ended"
+    dead = f"Nobody carries it: the process that did has {left}."
+    nobody = "It waits, and nobody has to carry it meanwhile." if waits else dead
     who = "A process carries it." if carried else nobody
     resume = None if carried or waits else ("resume", state.session)
     yield Sentence(text=f"Run {_key(run.run_id)} of agent {_name(run.agent.name)} is open. {who}", command=resume)
     if run.aborting:
         when = "now" if run.aborting_now else "when its step and the calls of it are done"
         yield Sentence(text=f"It was asked to end {when}; no further request to the model leaves.")
+    elif run.stopping:
+        yield Sentence(text="It was asked to end behind its turn, as at a limit; no further step of it begins.")
     step = run.step
     if step is None:
         yield Sentence(text="It has not asked the model yet.")
     elif step.answer is None:
-        ends = "ends the run without one" if run.aborting else "asks again, with the same request"
+        ends = "ends the run without one" if run.ending else "asks again, with the same request"
         again = "" if carried else f" A resume {ends}."
         yield Sentence(text=f"Step {step.step_id} waits for the model's answer, in attempt {step.attempt}.{again}")
     elif step.answer.calls and step.batch is None:
@@ -72,7 +76,7 @@ def _open_run(state: Session, run: Run, *, carried: bool) -> Iterator[Sentence]:
     else:
         yield Sentence(text=f"Step {step.step_id} is complete; the next thing is the next step, or the end.")
     yield from _cache(run)
-    yield from _times(state)
+    yield from _times(state, run)
 
 
 def _cache(of: Run | Ended) -> Iterator[Sentence]:
@@ -155,7 +159,7 @@ def _in_doubt(spec: ToolSpec | None, at: int, goes_on: Decision | None) -> str:
     return "was sent and has not come back; a resume does not run it again, and closes it with the others."
 
 
-def _times(state: Session) -> Iterator[Sentence]:
+def _times(state: Session, run: Run) -> Iterator[Sentence]:
     for wait in waits_of(state):
         match wait.kind:
             case WaitKind.RETRY:
@@ -164,11 +168,12 @@ def _times(state: Session) -> Iterator[Sentence]:
                 text = "The request is at the context ceiling; the step waits for room."
                 yield Sentence(text=text, until_ms=wait.until_ms)
             case WaitKind.AUTH_REQUIRED:
-                yield Sentence(text="It is paused: the model's server wants other credentials.")
-            case WaitKind.RESTART:
-                yield Sentence(text="It is paused for a restart.")
+                why = run.pause.error if run.pause is not None else None
+                told = "" if why is None else f" ({printable(why.message, limit=200).rstrip('.')})"
+                text = f"Its model's provider refused the key{told}. A resume reads the key anew, and asks once."
+                yield Sentence(text=text, command=("resume", state.session))
             case _:
-                continue  # said with its call
+                continue  # said with its call, or with who carries the run
 
 
 def _ended(state: Session, ended: Ended) -> Iterator[Sentence]:

@@ -37,6 +37,7 @@ from semel.core.records import (
     RunPaused,
     RunRefrozen,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     ToolBatchStarted,
@@ -113,6 +114,8 @@ def _opaque(record: Any) -> list[str]:
 
 def _media(record: Any) -> bool:
     """Any ordered parts, whatever is in them (M5)."""
+    if isinstance(record, _OUTPUTS) and not getattr(record, "hooks", ()):  # as nearly every result is: its output is all it has
+        return bool(getattr(record.output, "parts", ()))
     for content in contents(record):  # noqa: SIM110  a generator in a generator costs every record of every run
         if getattr(content, "parts", ()):
             return True
@@ -167,6 +170,7 @@ GATES = (
     Gate("follow-up-queue/v1", (FollowUpQueued,), "always", _always),
     Gate("follow-up-queue/v1", (SendDelivered,), "`delivery` is `follow_up`", lambda record: record.delivery == "follow_up"),
     Gate("run-cancel-at/v1", (RunCancelRequested,), "always", _always),
+    Gate("run-stop/v1", (RunStopRequested,), "always", _always),
     Gate("google-rpc-error-details/v1", (RunFinished, RunPaused, Retracted), "its error has `provider_details`", _details),
     Gate("provider-held/v1", (ToolCallProviderHeld,), "always", _always),
     Gate("provider-held/v1", (RunPaused,), "`reason` is `tool_held`", lambda record: record.reason == "tool_held"),
@@ -221,6 +225,8 @@ KNOWN = frozenset(gate.feature for gate in GATES)
 
 _GATES_OF = {kind: tuple(gate for gate in GATES if kind in gate.records) for kind in Record.__args__}
 
+_TESTS_OF = {kind: tuple((gate.feature, gate.test) for gate in gates) for kind, gates in _GATES_OF.items()}
+
 
 def gates_of(kind: type) -> tuple[Gate, ...]:
     """The lines of the table that speak of a record type."""
@@ -229,10 +235,7 @@ def gates_of(kind: type) -> tuple[Gate, ...]:
 
 def needed(record: Record) -> tuple[str, ...]:
     """The features that a record needs, sorted; empty for an ungated one."""
-    gates = _GATES_OF[type(record)]
-    if not gates:
-        return ()
-    found = [gate.feature for gate in gates if gate.test(record)]
+    found = [feature for feature, test in _TESTS_OF[type(record)] if test(record)]
     return tuple(sorted(set(found))) if found else ()
 
 
@@ -242,5 +245,7 @@ def foreseen(record: Record) -> tuple[str, ...]:
     A call of a batch can come back before the others, and any call can come back with the wish to end the run: the floor holds
     both before anything leaves, so that no known outcome waits in memory for it (LOG-10).
     """
-    calls = sum(call.refused is None for call in record.planned_calls) if isinstance(record, ToolBatchStarted) else 0
+    if not isinstance(record, ToolBatchStarted):
+        return ()
+    calls = sum([call.refused is None for call in record.planned_calls])
     return (*((EARLY_RETURN,) if calls > 1 else ()), *((TERMINATE,) if calls else ()))

@@ -44,6 +44,7 @@ from semel.core.records import (
     RunPaused,
     RunRefrozen,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     StepStarted,
@@ -92,6 +93,7 @@ def _handler(record: Record) -> Handler:
             | FollowUpQueued()
             | SendDelivered()
             | RunCancelRequested()
+            | RunStopRequested()
             | RunPaused()
             | RunRefrozen()
             | OpaqueStateVoided()

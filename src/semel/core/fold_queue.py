@@ -18,7 +18,7 @@ STARTED, RETRACTED, DELIVERED = "started", "retracted", "delivered"
 def on_queue(state: Session, logged: Position, record: Steered | FollowUpQueued | SendDelivered) -> Session:
     """A message to the running run is acknowledged; it waits for the step that drains it."""
     run = open_run(state, logged, record.run_id)
-    if run.aborting:
+    if run.ending:
         raise contradiction(state, logged, Reason.QUEUE_AFTER_ABORT, f"run {run.run_id} is to end and takes no more messages")
     state = use_tags(state, logged, (tag for one in record.tags for tag in one))
     if isinstance(record, SendDelivered):

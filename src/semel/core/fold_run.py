@@ -26,6 +26,7 @@ from semel.core.records import (
     RunRecord,
     RunRefrozen,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     StepStarted,
@@ -49,7 +50,7 @@ from semel.core.referring import (
 )
 from semel.core.standing import waits_for_held
 from semel.core.state import TO_THE_RUN, CacheProof, Ended, KeyUse, Pending, PendingKind, Position, Run, Session
-from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, broken_by, prefix_of, target_of
+from semel.core.targets import STATE_LEFT_OUT, STATE_REFUSED, asked_of, broken_by, manner_of, prefix_of, target_of
 from semel.core.texts import OUTPUT_REMINDER
 from semel.core.transcript import for_target, grown, without_opaque
 from semel.core.values import AssistantMessage, UserMessage
@@ -74,16 +75,20 @@ def run_handler(record: RunRecord) -> Handler:
             return _model_retry
         case ResumeStarted():
             return _resume_started
-        case RunCancelRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
+        case RunCancelRequested() | RunStopRequested() | RunPaused() | RunRefrozen() | OpaqueStateVoided() | BudgetFired():
             return _outside_handler(record)
     assert_never(record)
 
 
-def _outside_handler(record: RunCancelRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired) -> Handler:
+def _outside_handler(
+    record: RunCancelRequested | RunStopRequested | RunPaused | RunRefrozen | OpaqueStateVoided | BudgetFired,
+) -> Handler:
     """Of what is asked of the run from outside its steps."""
     match record:
         case RunCancelRequested():
             return _cancel_requested
+        case RunStopRequested():
+            return _stop_requested
         case RunPaused():
             return _run_paused
         case RunRefrozen():
@@ -107,6 +112,11 @@ def _resume_started(state: Session, logged: Position, record: ResumeStarted) -> 
 def _cancel_requested(state: Session, logged: Position, record: RunCancelRequested) -> Session:
     run = open_run(state, logged, record.run_id)
     return replace(state, run=replace(run, cancels=(*run.cancels, record)))
+
+
+def _stop_requested(state: Session, logged: Position, record: RunStopRequested) -> Session:
+    run = open_run(state, logged, record.run_id)
+    return replace(state, run=replace(run, stopping=True))
 
 
 def _run_started(state: Session, logged: Position, record: RunStarted) -> Session:
@@ -165,7 +175,7 @@ def _asked_with(state: Session, run: Run) -> Session:
     config = run.config
     state = for_target(state, target_of(config.bundle))
     family, prefix = config.bundle.family if config.render_tags else None, prefix_of(run.instructions, run.tools, config)
-    return replace(state, prefix=prefix, tag_family=family)
+    return replace(state, prefix=prefix, manner=manner_of(config), tag_family=family)
 
 
 def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Session:
@@ -174,9 +184,9 @@ def _run_refrozen(state: Session, logged: Position, record: RunRefrozen) -> Sess
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, "a run that a model has answered is frozen for good")
     state = keep_entries(state, logged, record.entries)
     config = entry_of(state, logged, record.config, Config)
-    before, run = (state.target, state.prefix), replace(run, config=config, pause=None)
+    before, run = asked_of(state), replace(run, config=config, pause=None)
     state = _asked_with(state, run)
-    if (state.target, state.prefix) != before:  # what it asked before says nothing of what it asks now
+    if asked_of(state) != before:  # what it asked before says nothing of what it asks now
         run = replace(run, asked_fence=0, asks_again=state.answered is not None)
     return replace(state, run=run)
 
@@ -197,7 +207,7 @@ def _opaque_state_voided(state: Session, logged: Position, record: OpaqueStateVo
 def _step_started(state: Session, logged: Position, record: StepStarted) -> Session:
     run = open_run(state, logged, record.run_id)
     step = run.step
-    if run.aborting:
+    if run.ending:
         raise contradiction(state, logged, Reason.INCONSISTENT_STEP, f"step {record.step_id} starts in a run that is to end")
     if run.asked_fence != logged.fence:
         change(run, asked_fence=logged.fence, asks_again=run.asks_again or run.asked_fence != 0)
@@ -275,8 +285,9 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         state = use_tags(state, logged, record.tags)
     answered = with_answer(run, step, answer, record, seq=logged.seq)
     put(state, "run", _with_proof(state, answered, record))
-    if state.changed or state.answered != (state.target, state.prefix):
-        change(state, answered=(state.target, state.prefix), changed=())
+    asked = asked_of(state)
+    if state.changed or state.answered != asked:
+        change(state, answered=asked, changed=())
     put(state, "model_steps", state.model_steps + 1)
     if not answered.last_calls:
         return grown(state, (place_of(logged.seq, answer),), (record.tags,))
@@ -344,6 +355,9 @@ def _run_paused(state: Session, logged: Position, record: RunPaused) -> Session:
         raise contradiction(
             state, logged, Reason.INCONSISTENT_STEP, "a run is paused for held calls, but waits for something else"
         )
+    step = run.in_flight
+    if step is not None and run.pause is None and record.reason != "tool_held":  # an attempt is put off once
+        run = replace(run, step=replace(step, put_off=step.put_off + 1))
     return replace(state, run=replace(run, pause=record))
 
 

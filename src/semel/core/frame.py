@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-class Frame(Frozen, frozen=True, kw_only=True, gc=False):
+class Frame(Frozen, frozen=True, kw_only=True):
     """One good frame. `digest` names the whole history up to it; `offset` is where its line starts."""
 
     ver: int
@@ -108,15 +108,20 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
         raise AppendRefused("an empty batch was to be appended")
     parts: list[bytes] = []
     frames: list[Frame] = []
-    offset, digest, stamp = after.offset, after.digest, f"{at_ms} {fence} {synced}"
-    for index, payload in enumerate(batch):
-        seq, left, json, requires = after.seq + index, len(batch) - 1 - index, payload.json, tuple(payload.requires)
+    offset, digest, previous, stamp = after.offset, after.digest, after.digest.encode(), f"{at_ms} {fence} {synced}"
+    seq, left = after.seq, len(batch)
+    for payload in batch:
         _refuse_payload(payload, seq)
+        left, json, requires = left - 1, payload.json, tuple(payload.requires)
+        size = len(json)
         ver = 2 if seq == 0 else 3 if requires else 1
-        head = f"{ver} {seq} {stamp} {left} {len(json)} {','.join(requires) or '-'} ".encode()
+        head = f"{ver} {seq} {stamp} {left} {size} {','.join(requires) if requires else '-'} ".encode()
         head = b"%b%08x " % (head, zlib.crc32(head))
-        digest = hashlib.sha256(b"%b%b%b" % (digest.encode(), head, json)).hexdigest()
-        parts += (head, digest.encode(), b" ", json, b"\n")
+        digester = hashlib.sha256(previous + head)
+        digester.update(json)
+        digest = digester.hexdigest()
+        previous = digest.encode()
+        parts += (head, previous, b" ", json, b"\n")
         frames.append(
             Frame(
                 ver=ver,
@@ -131,9 +136,10 @@ def encode_frames(batch: Sequence[Unframed], after: Point, *, at_ms: int, fence:
                 offset=offset,
             )
         )
-        offset += len(head) + len(digest) + len(json) + 2
+        offset += len(head) + size + 66  # the digest, a space, a newline
+        seq += 1
     lineage = decode_lineage(batch[0].json) if after.seq == 0 else after.lineage
-    point = Point(offset=offset, seq=after.seq + len(batch), digest=digest, fence=fence, synced=synced, lineage=lineage)
+    point = Point(offset=offset, seq=seq, digest=digest, fence=fence, synced=synced, lineage=lineage)
     return Encoded(data=b"".join(parts), frames=tuple(frames), point=point)
 
 
@@ -160,9 +166,9 @@ def _refuse_payload(payload: Unframed, seq: int) -> None:
         raise AppendRefused(f"record {seq} has {size} bytes; a record may have {PAYLOAD_BYTES_MAX}")
     if not size or b"\n" in payload.json or b"\0" in payload.json:
         raise AppendRefused(f"record {seq} is not one line of JSON")
-    names = list(payload.requires)
-    if names and (names != sorted(set(names)) or not all(FEATURE_NAME.fullmatch(name) for name in names)):
-        raise AppendRefused(f"record {seq} requires {names}, which are not sorted feature names")
+    names = payload.requires
+    if names and (list(names) != sorted(set(names)) or not all(FEATURE_NAME.fullmatch(name) for name in names)):
+        raise AppendRefused(f"record {seq} requires {list(names)}, which are not sorted feature names")
     if payload.lineage != (seq == 0):
         raise AppendRefused(f"record {seq} {'is a' if payload.lineage else 'has no'} lineage line; a log starts with exactly one")
     if payload.lineage and (names or decode_lineage(payload.json) is None):

@@ -51,8 +51,10 @@ def original_input(hooks: Sequence[HookNote]) -> Sequence[UserMessage]:
 
 def changed_arguments(hooks: Sequence[HookNote], ordinal: int) -> str | None:
     """The arguments of a call as the last pre-tool hook left them; None where none changed them."""
-    found = [note.changed for note in hooks if note.phase == "pre_tool" and note.ordinal == ordinal and note.changed is not None]
-    return found[-1] if found else None
+    for note in reversed(hooks):
+        if note.phase == "pre_tool" and note.ordinal == ordinal and note.changed is not None:
+            return note.changed
+    return None
 
 
 def refusing(hooks: Sequence[HookNote], ordinal: int) -> HookNote | None:

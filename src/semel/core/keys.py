@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
+from semel.core.records import Content, Entry
 from semel.core.values import DERIVED_DIGITS, JSON, Part, derived_id, digest_text
 
 
@@ -55,6 +56,11 @@ def answer_entry_of(lineage: str, run_id: str, step_id: int) -> str:
 def input_entry_of(lineage: str, key: str) -> str:
     """The entry of the message that a key delivered."""
     return derived_id("input", lineage, key)
+
+
+def definition(content: Content) -> Entry:
+    """Content that later records name by its digest, so that a lineage stores it once (P10)."""
+    return Entry(entry_id=digest_text(msgspec.json.encode(content).decode()), content=content)
 
 
 def canonical(value: JSON) -> str:

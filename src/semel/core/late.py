@@ -15,7 +15,7 @@ from semel.core.values import Effect
 from semel.errors import KeyReuse, UnknownCall
 
 
-def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay | None, *, stop: bool = False) -> Decision:
+def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay | None) -> Decision:
     """Take a result in; the same result again changes nothing. A run that is carried and waited for it goes on.
 
     Where nobody carries the run, the result of a held call is kept beside its batch, and the resume that takes the run up makes
@@ -30,7 +30,7 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
     held = _held_at(batch, command.call_key)
     if run is not None and batch is not None and held is not None and under_way is not None:
         news = CameBack(settled={held: settled}, in_flight=under_way.in_flight)
-        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now, stop=stop)
+        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now)
     owed = state.owed.get(command.call_key)
     if owed is None:
         raise UnknownCall(f"call {command.call_key} of session {state.session!r} owes no result")

@@ -42,6 +42,10 @@ class Lookup:
             near = self._near = self._frames_from(seq, read)
         return near[seq - near[0].seq]
 
+    def let_go(self) -> None:
+        """Keep only where the frames are, for a log that is not read for now."""
+        self._near = ()
+
     def _frames_from(self, seq: int, read: Read) -> Sequence[Frame]:
         start, behind = self._offsets[seq], len(self._offsets) - 1
         end = self._offsets[seq + 1] if seq < behind else None

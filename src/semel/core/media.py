@@ -29,6 +29,7 @@ _WEBP = "image/webp"
 _TOLD_BY_BYTES = frozenset({_WEBP, *(kind for _, kind in _MAGIC)})
 _OTHER_NAMES = {"image/jpg": "image/jpeg"}
 _SUFFIXES = {
+    "txt": "text/plain",
     "csv": "text/csv",
     "md": "text/markdown",
     "html": "text/html",
@@ -42,6 +43,14 @@ _SUFFIXES = {
     "mp4": "video/mp4",
 }
 _UNKNOWN = "application/octet-stream"
+_TEXT_APPLICATIONS = frozenset(
+    f"application/{name}"
+    for name in (
+        *("json", "jsonl", "x-ndjson", "ndjson", "json5", "xml", "yaml", "x-yaml", "toml", "sql", "graphql"),
+        *("javascript", "x-javascript", "typescript", "x-sh", "x-python", "x-httpd-php"),
+    )
+)
+_TEXT_ENDINGS = ("+json", "+xml", "+yaml")
 
 
 def media_of(content: bytes, media_type: str | None = None, name: str | None = None) -> Media:
@@ -84,7 +93,31 @@ def kind_of(content: bytes, claimed: str | None = None, name: str | None = None)
     suffix = (name or "").rpartition(".")[2].lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
-    return "text/plain" if _is_text(content) else _UNKNOWN
+    return _UNKNOWN if text_of_file(content) is None else "text/plain"
+
+
+def is_text_kind(media_type: str) -> bool:
+    """Whether a file of this type is text, which a model reads as text: `text/*`, and the kinds of JSON, XML, YAML and source."""
+    kind = base_of(media_type)
+    return kind.startswith("text/") or kind in _TEXT_APPLICATIONS or kind.endswith(_TEXT_ENDINGS)
+
+
+def base_of(media_type: str) -> str:
+    """A media type without its parameters, such as `; charset=utf-8`."""
+    return media_type.partition(";")[0].strip()
+
+
+def text_of_file(content: bytes) -> str | None:
+    """The text of a file, without the mark that some programs put first; None for what is no UTF-8, or holds a NUL.
+
+    No other encoding is guessed: a wrong guess would show the model another text than the one that the file holds.
+    """
+    if b"\0" in content:
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
 
 
 def in_words(text: str, parts: Sequence[Part]) -> str:
@@ -96,13 +129,3 @@ def in_words(text: str, parts: Sequence[Part]) -> str:
 def _named(media: Media) -> str:
     name = f"{clean_text(media.name)}, " if media.name else ""
     return f"[{name}{media.media_type}, {media.size_bytes} bytes]"
-
-
-def _is_text(content: bytes) -> bool:
-    if b"\0" in content:
-        return False
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -39,7 +39,7 @@ def route(state: Session, delivery: Delivery) -> Route:
     run = state.run
     if run is None:
         return "queue" if delivery == "queue" and state.queue else "send"
-    return "queue" if delivery in ("queue", "interrupt") or run.aborting else "run"
+    return "queue" if delivery in ("queue", "interrupt") or run.ending else "run"
 
 
 def deliver_message(state: Session, command: Message, under_way: UnderWay | None) -> Decision:
@@ -113,7 +113,7 @@ def hand_over(state: Session, key: str, delivery: Literal["steer", "follow_up"])
     """Put a queued message into the open run instead of starting one with it. Raises UnknownMessage."""
     at = state.queue_index.get(key)
     run = state.run
-    if at is None or key in state.taken or run is None or run.aborting:
+    if at is None or key in state.taken or run is None or run.ending:
         raise UnknownMessage(f"no message of key {key!r} waits in the queue of session {state.session!r} for a run that takes it")
     names = tuple(entry.entry_id for entry in state.queued[at].request.input)
     return Decision(records=(SendDelivered(submission_id=key, run_id=run.run_id, delivery=delivery, input=names),))

@@ -40,7 +40,7 @@ def answered_calls(state: Session) -> tuple[OpenCall, ...]:
 
 
 def _approvals(state: Session) -> tuple[OpenCall, ...]:
-    step = state.run.step if state.run is not None and not state.run.aborting else None
+    step = state.run.step if state.run is not None and not state.run.ending else None
     return tuple(_approval(state, asked) for asked in step.undecided) if step is not None else ()
 
 

@@ -44,10 +44,15 @@ def finding(frames: Sequence[Frame], ahead: Mapping[int, Record] | None = None) 
 class Opening:
     """The fold of a log whose frames come piece by piece, as `SessionStore.open` hands them out; memory holds one write."""
 
-    def __init__(self, session: str) -> None:
-        """Nothing is there yet. `failed` is what `state` will raise; `blobs` are those that were named, as in `named_blobs`."""
+    def __init__(self, session: str, known: Session | None = None) -> None:
+        """`known` is the state up to where the frames go on; one that begins with the lineage line is folded from the start.
+
+        `failed` is what `state` will raise; `blobs` are those that were named, as in `named_blobs`; `whole` says that every frame
+        of the log was handed in.
+        """
         self._session = session
-        self._state: Session | None = None
+        self._state = known
+        self.whole = known is None
         self._write: list[Frame] = []
         self.failed: CorruptLog | NewerWriter | None = None
         self.blobs: dict[str, int] = {}
@@ -65,6 +70,8 @@ class Opening:
         except NewerWriter as error:
             self.failed = error
             return
+        if frames and frames[0].seq == 0:
+            self._state, self.whole = None, True
         known = [*self._write, *frames]
         waits = len(known)
         while waits and known[waits - 1].left:

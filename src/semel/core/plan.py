@@ -9,7 +9,7 @@ as well.
 from collections.abc import Mapping, Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
-from semel.core.calls import Step
+from semel.core.calls import Approval, Step
 from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
@@ -19,7 +19,7 @@ from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall,
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
 from semel.core.turn import DECLINED
-from semel.core.values import Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
+from semel.core.values import JSON, Block, Effect, Frozen, Stop, ToolCall, ToolSpec, digest_text
 
 ARGUMENT_CHARS_MOST = 1024 * 1024
 NAMES_TOLD_MOST = 50
@@ -50,22 +50,21 @@ def plan(lineage: str, run: Run, step: Step, policy: Policy) -> Plan:
     tools = {spec.name: spec for spec in offered(run)}
     calls: list[PlannedCall] = []
     asks: list[ApprovalRequested] = []
-    for ordinal in range(len(step.answer.calls) if step.answer is not None else 0):
+    for ordinal, call in enumerate(step.proposals if step.answer is not None else ()):
         key = call_key_of(lineage, run.run_id, step.step_id, ordinal)
-        found = _judged(tools, step, ordinal, policy)
+        approval = step.approval(ordinal)
+        found = _judged(tools, step, ordinal, call=call, approval=approval, policy=policy)
         if isinstance(found, Undecidable):
-            return Plan(calls=(), undecidable=f"call {ordinal} of {step.proposed(ordinal).name}: {found.why}")
+            return Plan(calls=(), undecidable=f"call {ordinal} of {call.name}: {found.why}")
         if isinstance(found, Ask):
-            asks.append(_request(run, step, ordinal, key, found))
+            asks.append(_request(run, step, call, ordinal=ordinal, key=key, ask=found))
         refused = found if isinstance(found, Refusal) else None
-        calls.append(planned_call(step, ordinal, key, refused))
+        calls.append(planned_call(call, ordinal, key, approval, refused))
     return Plan(calls=tuple(calls), asks=tuple(asks))
 
 
-def planned_call(step: Step, ordinal: int, key: str, refused: Refusal | None) -> PlannedCall:
+def planned_call(call: ToolCall, ordinal: int, key: str, approval: Approval | None, refused: Refusal | None) -> PlannedCall:
     """A call as its batch records it, with the digest of the arguments that it is to leave with."""
-    call = step.proposed(ordinal)
-    approval = step.approval(ordinal)
     answer = approval.resolved if approval is not None else None
     return PlannedCall(
         ordinal=ordinal,
@@ -77,21 +76,24 @@ def planned_call(step: Step, ordinal: int, key: str, refused: Refusal | None) ->
     )
 
 
-def _judged(tools: dict[str, ToolSpec], step: Step, ordinal: int, policy: Policy) -> Refusal | Ask | Undecidable | None:
+def _judged(
+    tools: Mapping[str, ToolSpec], step: Step, ordinal: int, *, call: ToolCall, approval: Approval | None, policy: Policy
+) -> Refusal | Ask | Undecidable | None:
     """Why a call is not sent, or what has to be asked first; None if it may leave."""
-    approval = step.approval(ordinal)
     answer = approval.resolved if approval is not None else None
     if answer is not None and answer.decision != "approved":
         return declined(answer)
     if step.stop in CUT:
         return refuse(CUT[step.stop])
-    call = step.proposed(ordinal)
-    refused = refusal(tools, call) or _by_hook(step, ordinal)
+    read = _read(tools, call)
+    refused = read if isinstance(read, Refusal) else _by_hook(step, ordinal)
     if refused is not None or call.name == SUBMIT_TOOL:
         return refused
     if approval is not None and (answer is None or answer.args is None):
         return None  # it was asked about as it is, and an approval stands
-    ruling = ruling_on(tools[call.name], call.arguments if answer is None or answer.args is None else answer.args, policy)
+    if answer is not None and answer.args is not None:
+        read = parse_arguments(answer.args)
+    ruling = ruling_on(tools[call.name], read, policy)
     match ruling:
         case Deny(why=why):
             return refuse(RefusalReason.POLICY_BLOCKED, why)
@@ -112,10 +114,9 @@ def _by_hook(step: Step, ordinal: int) -> Refusal | None:
     return refuse(reason, note.message or "")
 
 
-def ruling_on(spec: ToolSpec, arguments: str, policy: Policy) -> Ruling:
+def ruling_on(spec: ToolSpec, arguments: dict[str, JSON] | Refusal, policy: Policy) -> Ruling:
     """What the policy says of a call with these arguments; those that cannot be read are refused elsewhere."""
-    parsed = parse_arguments(arguments)
-    return Allow() if isinstance(parsed, Refusal) else policy(spec, parsed)
+    return Allow() if isinstance(arguments, Refusal) else policy(spec, arguments)
 
 
 def declined(answer: ApprovalResolved) -> Refusal:
@@ -126,8 +127,7 @@ def declined(answer: ApprovalResolved) -> Refusal:
     return refuse(reason, answer.note or "")
 
 
-def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> ApprovalRequested:
-    call = step.proposed(ordinal)
+def _request(run: Run, step: Step, call: ToolCall, *, ordinal: int, key: str, ask: Ask) -> ApprovalRequested:
     return ApprovalRequested(
         run_id=run.run_id,
         step_id=step.step_id,
@@ -142,6 +142,12 @@ def _request(run: Run, step: Step, ordinal: int, key: str, ask: Ask) -> Approval
 
 def refusal(tools: Mapping[str, ToolSpec], call: ToolCall) -> Refusal | None:
     """Why this call is not dispatched; None if it is."""
+    read = _read(tools, call)
+    return read if isinstance(read, Refusal) else None
+
+
+def _read(tools: Mapping[str, ToolSpec], call: ToolCall) -> dict[str, JSON] | Refusal:
+    """The arguments of a call, as its tool takes them; else why it does not."""
     spec = tools.get(call.name)
     if spec is None:
         names = ", ".join(sorted(tools)[:NAMES_TOLD_MOST]) or "none"
@@ -149,7 +155,7 @@ def refusal(tools: Mapping[str, ToolSpec], call: ToolCall) -> Refusal | None:
     if len(call.arguments) > ARGUMENT_CHARS_MOST:
         return refuse(RefusalReason.OVERSIZED, f"They are {len(call.arguments)} characters; {ARGUMENT_CHARS_MOST} is the limit.")
     parsed = parse_arguments(call.arguments)
-    return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed)
+    return parsed if isinstance(parsed, Refusal) else check_arguments(spec.parameters, parsed) or parsed
 
 
 def identified(blocks: Sequence[Block], taken: Names, step_number: int) -> tuple[Block, ...]:

@@ -13,9 +13,7 @@ from semel.core.state import Run, Session
 from semel.core.turn import finish
 
 
-def plan_batch(
-    state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = (), stop: bool = False
-) -> Decision:
+def plan_batch(state: Session, run: Run, step: Step, policy: Policy = allow_all, *, head: tuple[Record, ...] = ()) -> Decision:
     """Plan the calls of the step's answer: the batch, its intents, and the first dispatch; `head` goes in front.
 
     Where a person has to be asked first, that is all that happens: a batch waits for all of its answers (B38). Where nothing can
@@ -28,5 +26,5 @@ def plan_batch(
     if planned.asks or step.undecided:
         return Decision(records=(*head, *planned.asks))
     batch = new_batch(state, run, step, planned.calls)
-    decision = settle(state, run, batch, stop=stop, policy=policy)
+    decision = settle(state, run, batch, policy=policy)
     return replace(decision, records=(*head, batch_started(run, batch), *decision.records))

@@ -14,13 +14,24 @@ from semel.core.calls import Batch, Step
 from semel.core.decide import after_answer
 from semel.core.effects import CallModel, Decision
 from semel.core.ending import close_unstarted
+from semel.core.keys import definition
 from semel.core.planning import plan_batch
 from semel.core.policy import Policy, allow_all
-from semel.core.records import Failure, Record, Replayed, ResumeStarted, StepStarted, TurnFinished
+from semel.core.records import (
+    Config,
+    Failure,
+    Record,
+    Replayed,
+    ResumeStarted,
+    RunFinished,
+    RunRefrozen,
+    StepStarted,
+    TurnFinished,
+)
 from semel.core.settle import end_of, settle, turn_facts
 from semel.core.standing import CallClass, classify
 from semel.core.state import Run, Session
-from semel.core.turn import after_turn, begin_step, finish
+from semel.core.turn import after_turn, asked_end, begin_step, finish
 
 
 class Action(enum.StrEnum):
@@ -95,24 +106,32 @@ FOUND: tuple[tuple[str, str, str], ...] = (
         "close the batch",
     ),
     ("an open batch", "each call by its class, below", "close the batch: nothing more is sent"),
-    ("a finished batch with an unknown call", "the missing marker, then the end as `interrupted`", "the same, as `cancelled`"),
+    (
+        "a finished batch with an unknown call",
+        "the missing marker, then the end as `interrupted`",
+        "the same; a run that was cancelled ends as `cancelled`",
+    ),
     ("a finished batch", "the stop conditions again, then the next step", "end it"),
 )
-"""What is found, what a resume does, and what it does where a cancel is in the log."""
+"""What is found, what a resume does, and what it does where a cancel or a stop is in the log."""
 
 
-def recover(state: Session, policy: Policy = allow_all) -> Decision:
-    """The first decision of a resume; empty when no run is open. `resume_started` stands first (P27)."""
+def recover(state: Session, policy: Policy = allow_all, *, refrozen: Config | None = None) -> Decision:
+    """The first decision of a resume; empty when no run is open. `resume_started` stands first (P27).
+
+    `refrozen` is another config that a run which no model has answered goes on with (P11).
+    """
     run = state.run
     if run is None:
         return Decision()
     step = run.step
     if run.ceiling is not None and run.ceiling.detail is not None:
-        return _ends(state, run, "context_ceiling")
-    if step is None:
-        return _ends(state, run, "cancelled") if run.aborting else _begins(state, run)
-    if step.answer is None:
-        return _ends(state, run, "cancelled") if run.aborting else _redo(state, run, step)
+        return _ends(state, run, finish(run, "context_ceiling", run.usage))
+    if step is None or step.answer is None:
+        if run.ending:
+            return _ends(state, run, asked_end(run, run.usage))
+        anew = () if refrozen is None else (_refrozen(state, run, refrozen),)
+        return _begins(state, run, anew) if step is None else _redo(state, run, step, anew)
     if not step.answer.calls:
         return after_answer(state, run, step, policy, head=(_resume_started(state, run),))
     if step.batch is None:
@@ -132,20 +151,26 @@ def _resume_started(state: Session, run: Run, *, redone: tuple[str, ...] = (), l
     )
 
 
-def _ends(state: Session, run: Run, reason: str) -> Decision:
-    return Decision(records=(_resume_started(state, run), finish(run, reason, run.usage)))
+def _ends(state: Session, run: Run, end: RunFinished) -> Decision:
+    return Decision(records=(_resume_started(state, run), end))
 
 
-def _begins(state: Session, run: Run) -> Decision:
+def _refrozen(state: Session, run: Run, config: Config) -> RunRefrozen:
+    entry = definition(config)
+    return RunRefrozen(run_id=run.run_id, config=entry.entry_id, entries=() if entry.entry_id in state.entries else (entry,))
+
+
+def _begins(state: Session, run: Run, anew: tuple[RunRefrozen, ...]) -> Decision:
     records, effects = begin_step(state, run, 1)
-    return Decision(records=(_resume_started(state, run), *records), effects=effects)
+    return Decision(records=(_resume_started(state, run), *anew, *records), effects=effects)
 
 
-def _redo(state: Session, run: Run, step: Step) -> Decision:
+def _redo(state: Session, run: Run, step: Step, anew: tuple[RunRefrozen, ...]) -> Decision:
     """Ask again: the request is a function of the transcript, which has not changed, so its bytes are the same (P4)."""
     resumed = _resume_started(state, run, redone=(f"step {step.step_id}",))
-    if step.attempt >= run.limits.step_attempts:
-        why = Failure(kind="semel", code="step_attempts", message=f"step {step.step_id} was cut short {step.attempt} times")
+    cut_short = step.attempt - step.put_off
+    if cut_short >= run.limits.step_attempts:
+        why = Failure(kind="semel", code="step_attempts", message=f"step {step.step_id} was cut short {cut_short} times")
         return Decision(records=(resumed, finish(run, "error", run.usage, why)))
     again = StepStarted(
         run_id=run.run_id,
@@ -155,20 +180,20 @@ def _redo(state: Session, run: Run, step: Step) -> Decision:
         drained=step.drained,
     )
     ask = CallModel(step_id=step.step_id, attempt=again.attempt, used=step.redeliveries, not_before_ms=step.not_before_ms)
-    return Decision(records=(resumed, again), effects=(ask,))
+    return Decision(records=(resumed, *anew, again), effects=(ask,))
 
 
 def _plan_again(state: Session, run: Run, step: Step, policy: Policy) -> Decision:
     head = (_resume_started(state, run),)
-    if run.aborting:
-        return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
+    if run.ending:
+        return close_unstarted(state, run, step, asked_end(run, run.usage), head=head)
     return plan_batch(state, run, step, policy, head=head)
 
 
 def _open_batch(state: Session, run: Run, batch: Batch, policy: Policy) -> Decision:
     classes = classify(run, batch)
     doubt = frozenset(at for at, found in enumerate(classes) if CLASSES[found].action is Action.FIND_OUT)
-    decision = settle(state, run, batch, doubt=doubt, closing=run.aborting, policy=policy)
+    decision = settle(state, run, batch, doubt=doubt, closing=run.ending, policy=policy)
     lost = tuple(batch.calls[at].planned.call_key for at in sorted(doubt))
     return replace(decision, records=(_resume_started(state, run, lost=lost), *decision.records))
 

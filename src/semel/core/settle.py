@@ -12,18 +12,17 @@ from semel.core.effects import CameBack, Decision, Dispatch, Reconcile
 from semel.core.outcomes import HeldClosed, HeldReason, NeverSent, Outcome, Settlement, lost
 from semel.core.outcomes import settle as settlement
 from semel.core.policy import Policy, allow_all
-from semel.core.records import Failure, Record, RunFinished, RunPaused
+from semel.core.records import Record, RunFinished, RunPaused
 from semel.core.standing import is_sequential
 from semel.core.state import Run, Session
 from semel.core.stopping import ends_behind
 from semel.core.texts import SUBMIT_ACCEPTED, SUBMIT_TOOL
-from semel.core.turn import TurnFacts, after_turn, finish
+from semel.core.turn import STOPPED, TurnFacts, after_turn, asked_end, finish
 from semel.core.uncertainty import LostReason
 from semel.core.values import Effect as ToolEffect
 
 SUBMITTED = Settlement(outcome=Outcome.COMPLETED, is_error=False, text=SUBMIT_ACCEPTED)
 NOTHING = CameBack()
-STOPPED = Failure(kind="limit", code="stopped", message="the run was stopped")
 
 
 def settle(
@@ -34,36 +33,38 @@ def settle(
     news: CameBack = NOTHING,
     doubt: frozenset[int] = frozenset(),
     closing: bool = False,
-    stop: bool = False,
     policy: Policy = allow_all,
 ) -> Decision:
     """The next decision about the open batch, given what just came back and what is still running.
 
-    `closing` says that the run is to end without sending anything more; `stop`, that it is to end as `max_steps`: at once if
-    `closing`, else behind this turn.
+    `closing` says that the run is to end without sending anything more. One that is stopped otherwise ends behind this turn.
     """
-    news = _with_kept(state, batch, news)
+    waiting = batch.held
+    news = _with_kept(state, batch, news, waiting) if waiting else news
     new = news.settled | stand_ins(news)
     known = {at: call.settled for at, call in enumerate(batch.calls) if call.settled is not None} | new
-    held = (frozenset(batch.held) | news.held.keys()) - known.keys()
+    held = (frozenset(waiting) | news.held.keys()) - known.keys()
     doubt = doubt - known.keys() - held
     sequential = is_sequential(run, batch)
-    came = arrived(batch, news, sequential=sequential)
     if news.in_flight:
-        return Decision(records=came, doubt=doubt)
+        return Decision(records=arrived(batch, news, sequential=sequential), doubt=doubt)
     ask = next((at for at in sorted(doubt) if _effect(run, batch, at) is ToolEffect.ONCE and _reconciles(run, batch, at)), None)
     if ask is not None:
-        return Decision(records=came, effects=(Reconcile(ordinal=ask),), doubt=doubt)
+        return Decision(records=arrived(batch, news, sequential=sequential), effects=(Reconcile(ordinal=ask),), doubt=doubt)
     known |= {at: crashed(run, batch, at) for at in doubt if _effect(run, batch, at) is ToolEffect.ONCE}
     doubt = doubt - known.keys()
     begun = _closing_as(batch)
     if closing or begun is not None or any(settled.outcome is Outcome.UNKNOWN for settled in known.values()):
-        known |= _rest(run, batch, known, doubt=doubt, held=held, stop=stop if begun is None else begun is Outcome.MAX_STEPS)
+        stop = run.stopping and not run.aborting if begun is None else begun is Outcome.MAX_STEPS
+        known |= _rest(run, batch, known, doubt=doubt, held=held, stop=stop)
         return _close(run, batch, news, known)
     reruns = tuple(at for at in sorted(doubt) if batch.calls[at].reruns < run.limits.reruns)
     given_up = {at: crashed(run, batch, at) for at in doubt if at not in reruns}
     known |= given_up
     ready = _ready(batch, known, held, sequential=sequential)
+    if not ready and not held:
+        return _commit(state, run, batch, news, known, policy=policy)
+    came = arrived(batch, news, sequential=sequential)
     # What is given up is recorded before anything behind it leaves, lest a later resume take that for never sent (P2); and before
     # the run waits for held calls, which it does when nothing else is open (R31).
     left = arrived(batch, CameBack(settled=given_up), sequential=sequential)
@@ -72,14 +73,12 @@ def settle(
         first = (*_settled_first(run, batch, news, came), *left)
         records = (*first, *before_sending(run, batch, ready, sending, reruns))
         return Decision(records=records, effects=(Dispatch(ordinals=sending),), doubt=doubt - set(sending))
-    if held:
-        return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
-    return _commit(state, run, batch, news, known, stop=stop, policy=policy)
+    return Decision(records=(*came, *left, *_pause(run)), doubt=doubt)
 
 
-def _with_kept(state: Session, batch: Batch, news: CameBack) -> CameBack:
+def _with_kept(state: Session, batch: Batch, news: CameBack, held: tuple[int, ...]) -> CameBack:
     """What came back, and the results of held calls that came while nobody carried the run."""
-    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in batch.held if at not in news.settled}
+    kept = {at: state.late.get(batch.calls[at].planned.call_key) for at in held if at not in news.settled}
     delivered = {
         at: Settlement(outcome=Outcome.COMPLETED, is_error=late.is_error, text=late.output.text, parts=late.output.parts)
         for at, late in kept.items()
@@ -117,7 +116,7 @@ def end_of(run: Run, batch: Batch) -> RunFinished:
         return finish(run, "interrupted", run.usage)
     if batch.stopped:
         return finish(run, "max_steps", run.usage, STOPPED)
-    return finish(run, "cancelled" if run.aborting else "interrupted", run.usage)
+    return asked_end(run, run.usage) if run.ending else finish(run, "interrupted", run.usage)
 
 
 def crashed(run: Run, batch: Batch, at: int) -> Settlement:
@@ -214,11 +213,9 @@ def _pause(run: Run) -> tuple[RunPaused, ...]:
     return () if said else (RunPaused(run_id=run.run_id, reason="tool_held"),)
 
 
-def _commit(
-    state: Session, run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement], *, stop: bool, policy: Policy
-) -> Decision:
+def _commit(state: Session, run: Run, batch: Batch, news: CameBack, known: dict[int, Settlement], *, policy: Policy) -> Decision:
     known = known | {at: SUBMITTED for at, call in enumerate(batch.calls) if _submits(call) and at not in known}
-    records, effects = after_turn(state, run, turn_facts(run, batch, known, policy), stop=stop)
+    records, effects = after_turn(state, run, turn_facts(run, batch, known, policy))
     results = (*deferred(batch, news), *terminals(run, batch, known), *close_turn(run, batch))
     return Decision(records=(*results, *records), effects=effects)
 

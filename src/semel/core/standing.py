@@ -71,8 +71,8 @@ def doubtful(run: Run, batch: Batch) -> frozenset[int]:
 
 def is_sequential(run: Run, batch: Batch) -> bool:
     """Whether any call of the batch demands that all of it runs one at a time (A13)."""
-    specs = (run.tool(call.planned.tool) for call in batch.calls if call.planned.refused is None)
-    return any(spec is not None and spec.sequential for spec in specs)
+    sequential = {spec.name for spec in run.tools if spec.sequential}
+    return bool(sequential) and any(call.planned.tool in sequential for call in batch.calls if call.planned.refused is None)
 
 
 def waits_for_held(run: Run, batch: Batch) -> bool:

@@ -112,7 +112,7 @@ class CacheProof(Frozen, frozen=True, kw_only=True):
     """What the provider's cache served of the first request behind a resume or of a later run, and what changed before it.
 
     `read` is None where it was not reported. Without `broken`, the request starts with the very bytes of the last one that was
-    answered, or of an earlier attempt.
+    answered, or of an earlier attempt: all that stands before the first new message, tools and options included.
     """
 
     step_id: int
@@ -124,9 +124,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     """The open run. `running_ms` counts the time between records of one writer, so that time while nothing ran does not count.
 
     `last_calls` are those of the newest answer, and `repeats` counts the turns in a row, up to now, that made the same ones;
-    `unpriced` says that some answer told no cost.
-    `cancels` are the requests to end it, as recorded: aborting is derived from them and stored nowhere (D2, Q14). `cache` proves
-    what resumes saved; `asked_fence` and `asks_again` say whether its next answer makes such a proof.
+    `unpriced` says that some answer told no cost. `cancels` are the requests to end it, as recorded: aborting is derived from
+    them and stored nowhere (D2, Q14). `stopping` says that it was asked to end as at a limit. `cache` proves what resumes saved;
+    `asked_fence` and `asks_again` say whether its next answer makes such a proof.
     """
 
     run_id: str
@@ -154,6 +154,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     tool_results: int = 0
     remind: bool = False
     cancels: tuple[RunCancelRequested, ...] = ()
+    stopping: bool = False
     pause: RunPaused | None = None
     ceiling: Ceiling | None = None
     compaction_wait_ms: int | None = None
@@ -183,9 +184,17 @@ class Run(Frozen, frozen=True, kw_only=True):
         """Whether it is to end without waiting for the boundary of its step."""
         return any(cancel.at == "now" for cancel in self.cancels)
 
+    @property
+    def ending(self) -> bool:
+        """Whether it is to end, cancelled or stopped: no step of it begins any more, and no message goes into it."""
+        return self.stopping or bool(self.cancels)
+
     def tool(self, name: str) -> ToolSpec | None:
         """The offered tool of that name."""
-        return next((spec for spec in self.tools if spec.name == name), None)
+        for spec in self.tools:
+            if spec.name == name:
+                return spec
+        return None
 
 
 class UnknownCall(Frozen, frozen=True, kw_only=True):
@@ -316,14 +325,16 @@ class Session(Frozen, frozen=True, kw_only=True):
     `target` names the model that the newest run asks: opaque provider state goes back to that model only, so a run that asks
     another starts without it (M4, wire 0.2).
     `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
-    `answered` are the target and the prefix of the last request that was answered; `changed` is what else is not as it was then.
+    `manner` is how its requests are written beside that. `answered` are the target, the prefix, the manner and whether tags were
+    shown, of the last request that was answered; `changed` is what else is not as it was then.
     """
 
     session: str
     lineage: str = ""
     target: str = ""
     prefix: str = ""
-    answered: tuple[str, str] | None = None
+    manner: str = ""
+    answered: tuple[str, str, str, str] | None = None
     changed: tuple[str, ...] = ()
     head: int = 0
     digest: str = ""

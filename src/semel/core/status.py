@@ -24,7 +24,10 @@ class UnknownRef(Frozen, frozen=True, kw_only=True):
 
 
 class Trouble(Frozen, frozen=True, kw_only=True):
-    """What ended a run. `class` says whose failure it was, as `kind` of the record; `provider` is the provider's own word."""
+    """What ended a run, or keeps it waiting.
+
+    `class` says whose failure it was, as `kind` of the record; `provider` is the provider's own word.
+    """
 
     class_: str = msgspec.field(name="class")
     code: str
@@ -77,6 +80,11 @@ def standing(ended: Ended) -> StatusState:
     return "failed"
 
 
+def is_left(status: Status) -> bool:
+    """Whether a run is open and waits for nobody: a process carries it, or it goes on with whoever resumes it."""
+    return status.state == "running" or (status.state == "paused" and status.reason == WaitKind.RESTART)
+
+
 def encode_status(status: Status) -> bytes:
     """One line of JSON."""
     return msgspec.json.encode(status) + b"\n"
@@ -93,6 +101,7 @@ def decode_status(raw: bytes | None) -> Status | None:
 
 
 def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState, ended: Ended | None) -> Status:
+    why = ended.error if ended else _refusal(state)
     key = next((key for key in state.continued if key in (ended.unknown if ended else ())), None)
     return Status(
         schema=1,
@@ -103,7 +112,7 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         state=standing,
         reason=ended.reason if ended else _waiting_for(state),
         exit=EXITS[standing],
-        error=_trouble(ended.error) if ended and ended.error else None,
+        error=_trouble(why) if why else None,
         usage=run.usage,
         head_seq=state.head,
         head_digest=digest,
@@ -115,6 +124,12 @@ def _status(state: Session, digest: str, run: Run | Ended, standing: StatusState
         unanswered=ended.unanswered if ended and ended.unanswered else msgspec.UNSET,
         cache=run.cache or msgspec.UNSET,
     )
+
+
+def _refusal(state: Session) -> Failure | None:
+    """Why the open run is paused, where somebody refused something; a pause that is over says nothing."""
+    pause = state.run.pause if state.run is not None else None
+    return pause.error if pause is not None else None
 
 
 def _trouble(error: Failure) -> Trouble:

@@ -8,7 +8,7 @@ from semel.core.state import Session, UnknownCall
 from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
 
-VERSION = 4
+VERSION = 5
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
@@ -17,7 +17,7 @@ class Summary(Frozen, frozen=True, kw_only=True):
     `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the end of an approval or of a
     held call), Unix milliseconds. `unknown` are calls that need a person, each with the agent of its run; `resolved` counts
     those that have their verdict. `open_calls` wait for somebody, and `queued` counts the messages that wait for a run of their
-    own. `usage` is the newest run's.
+    own. `usage` is the newest run's. `why` says in words what a paused run was refused.
     """
 
     version: int
@@ -35,6 +35,7 @@ class Summary(Frozen, frozen=True, kw_only=True):
     open_calls: tuple[OpenCall, ...] = ()
     queued: int = 0
     usage: Usage = Usage()
+    why: str | None = None
 
 
 def summary_of(state: Session, digest: str) -> Summary:
@@ -56,6 +57,7 @@ def summary_of(state: Session, digest: str) -> Summary:
         open_calls=open_calls(state),
         queued=len(state.queue),
         usage=status.usage if status else Usage(),
+        why=status.error.message if run and status and status.error else None,
     )
 
 

@@ -34,10 +34,12 @@ class TurnFacts(Frozen, frozen=True, kw_only=True):
 DECLINED = frozenset({Stop.REFUSAL, Stop.CONTENT_FILTER})
 """The provider or the model broke the answer off: none of its calls may run, and the run ends with that cause (A5)."""
 
+STOPPED = Failure(kind="limit", code="stopped", message="the run was stopped")
+
 Next = tuple[tuple[Record, ...], tuple[Effect, ...]]
 
 
-def after_turn(state: Session, run: Run, facts: TurnFacts, *, stop: bool = False, idle: bool = False) -> Next:
+def after_turn(state: Session, run: Run, facts: TurnFacts, *, idle: bool = False) -> Next:
     """The records and effects behind `turn_finished`. `idle`: the run would otherwise stop, so follow-ups are taken up."""
     if run.aborting:
         return (finish(run, "cancelled", facts.usage),), ()
@@ -46,8 +48,8 @@ def after_turn(state: Session, run: Run, facts: TurnFacts, *, stop: bool = False
         return (finish(run, "error", facts.usage, why),), ()
     if facts.done:
         return (finish(run, "completed", facts.usage),), ()
-    if stop:
-        return (finish(run, "max_steps", facts.usage, _failure("limit", "stopped", "the run was stopped")),), ()
+    if run.stopping:
+        return (asked_end(run, facts.usage),), ()
     if facts.ends is not False:
         return (_ended_by_condition(run, facts),), ()
     reached = _limit_reached(run, facts)
@@ -92,9 +94,9 @@ def drainable(state: Session, *, idle: bool = False) -> tuple[str, ...]:
     steer keeps it going (Q6, A11).
     """
     late = idle and not state.steers
-    aborting = state.run is not None and state.run.aborting
+    ending = state.run is not None and state.run.ending
     kinds = {PendingKind.VERDICT, PendingKind.LATE, PendingKind.NOTICE}
-    if not aborting:
+    if not ending:
         kinds |= {PendingKind.STEER, *([PendingKind.FOLLOW_UP] if late else [])}
     return tuple(item.entry_id for item in state.pending if item.kind in kinds)
 
@@ -102,6 +104,11 @@ def drainable(state: Session, *, idle: bool = False) -> tuple[str, ...]:
 def finish(run: Run, reason: str, usage: Usage, error: Failure | None = None) -> RunFinished:
     """The terminal of a run."""
     return RunFinished(run_id=run.run_id, reason=reason, usage=usage, error=error)
+
+
+def asked_end(run: Run, usage: Usage) -> RunFinished:
+    """The terminal of a run that is to end: cancelled, or stopped as at a limit. A cancel is the stronger wish."""
+    return finish(run, "cancelled", usage) if run.aborting else finish(run, "max_steps", usage, STOPPED)
 
 
 def _limit_reached(run: Run, facts: TurnFacts) -> Failure | None:

@@ -16,8 +16,11 @@ import msgspec
 JSON = Any  # a JSON value: dict, list, str, int, float, bool or None
 
 
-class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all values: immutable and encoded without the fields that have their default (W40). By keyword only."""
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of all values: immutable and encoded without the fields that have their default (W40). By keyword only.
+
+    What never changes refers to nothing that came after it, so no cycle goes through a value and the collector passes it over.
+    """
 
 
 class Effect(enum.StrEnum):
@@ -182,7 +185,7 @@ class Usage(Frozen, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         """All input and output tokens that were reported; this is what a token limit counts."""
-        return sum(part or 0 for part in (self.input, self.output, self.cache_read, self.cache_write))
+        return (self.input or 0) + (self.output or 0) + (self.cache_read or 0) + (self.cache_write or 0)
 
 
 def _both(a: int | None, b: int | None) -> int | None:

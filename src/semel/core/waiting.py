@@ -21,6 +21,10 @@ PAUSES = frozenset({WaitKind.APPROVAL, WaitKind.TOOL_HELD, WaitKind.AUTH_REQUIRE
 """Waits that make a run `paused`; the others are a part of its work (C15)."""
 
 
+RESUMED = frozenset({WaitKind.AUTH_REQUIRED, WaitKind.RESTART})
+"""Pauses that a resume ends: nothing has to come first that the log could tell."""
+
+
 class Wait(Frozen, frozen=True, kw_only=True):
     """One thing that is waited for; `until_ms` is when it is over, whatever comes, None if never."""
 

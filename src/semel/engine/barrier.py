@@ -17,7 +17,7 @@ from semel.core.features import foreseen
 from semel.core.fold import fold
 from semel.core.frame import Frame
 from semel.core.header import encode_lineage
-from semel.core.records import Record, RunStarted
+from semel.core.records import Record, RunFinished, RunStarted
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
@@ -29,8 +29,8 @@ from semel.ports.world import Clock
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """How long an outcome in memory waits for a log that refused it without harm, as a full disk does; then the run gives up."""
 
-RECENT_FRAMES = 64
-"""So many frames are at hand without reading them again: more than a turn has, whose messages the next request shows."""
+RECENT_RECORDS = 64
+"""So many records are at hand without reading them again: more than a turn has, whose messages the next request shows."""
 
 
 class Barrier:
@@ -49,7 +49,7 @@ class Barrier:
         self._waiting_notes: list[Record] = []
         self._one_at_a_time = asyncio.Lock()
         self._lineage_due = new
-        self._recent: tuple[Frame, ...] = ()
+        self._recent: tuple[Logged, ...] = ()
 
     @property
     def blobs(self) -> Blobs:
@@ -87,9 +87,13 @@ class Barrier:
     def record(self, seq: int) -> Record | None:
         """The record of a seq up to the state's head, for a message that the state only names. Raises LogDamaged."""
         recent = self._recent
-        known = bool(recent) and recent[0].seq <= seq <= recent[-1].seq
-        frame = recent[seq - recent[0].seq] if known else self._writer.frame(seq)
-        return decode(frame, f"session {self.state.session!r}")
+        if recent and recent[0].seq <= seq <= recent[-1].seq:
+            return recent[seq - recent[0].seq].record
+        return decode(self._writer.frame(seq), f"session {self.state.session!r}")
+
+    def let_go(self) -> None:
+        """The session is given back: keep the state, and no frame."""
+        self._recent = ()
 
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
@@ -113,7 +117,7 @@ class Barrier:
 
     async def _append(self, batch: Sequence[Record], *, held: int) -> None:
         at_ms = self._clock.now_ms()
-        after, payloads = self._admitted(batch, at_ms)
+        after, payloads, places = self._admitted(batch, at_ms)
         if not payloads:  # all of it was dispensable in a full log
             del self._held[:held]
             return
@@ -122,8 +126,8 @@ class Barrier:
                 self._writer.foresee(coming)
         frames = await self._write(payloads, at_ms)
         self._lineage_due = False
-        recent = (*self._recent, *self._noted_frames, *frames)
-        self._recent = recent[-RECENT_FRAMES:]
+        recent = (*self._recent, *self._noted, *places)
+        self._recent = recent[-RECENT_RECORDS:]
         del self._held[:held]
         self.digest = frames[-1].digest
         self.state = replace(after, digest=self.digest)
@@ -131,17 +135,19 @@ class Barrier:
         self._noted.clear()
         self._noted_frames.clear()
 
-    def _admitted(self, batch: Sequence[Record], at_ms: int) -> tuple[Session, list[Payload]]:
-        """The state behind this batch and the batch as payloads; without what is dispensable where only the reserve is left.
+    def _admitted(self, batch: Sequence[Record], at_ms: int) -> tuple[Session, list[Payload], list[Logged]]:
+        """The state behind this batch, the batch as payloads, and where its records come to stand.
+
+        What is dispensable is left out where only the reserve is left.
 
         Raises SessionFull where even that would leave less than is needed to close the session (W11, W12).
         """
-        payloads = _payloads(batch)
-        after = fold((*self._noted, *self._places(batch, payloads, at_ms)), self.state)
+        places, payloads = self._placed(batch, at_ms)
+        after = fold((*self._noted, *places), self.state)
         if payloads and self._lineage_due:
             payloads.insert(0, Payload(json=encode_lineage(self.state.lineage, self.state.session), lineage=True))
-        if not payloads or (self._fits(after, payloads) and not (has_ended_full(self.state) and _starts(batch))):
-            return after, payloads
+        if not payloads or (self._fits(after, payloads) and not (_opens(batch) and has_ended_full(self.state))):
+            return after, payloads, places
         needed = [record for record in batch if not dispensable(record)]
         if len(needed) < len(batch):
             return self._admitted(needed, at_ms)
@@ -167,26 +173,27 @@ class Barrier:
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()
-        payloads = _payloads((record,))
-        places = self._places((record,), payloads, at_ms)
+        places, payloads = self._placed((record,), at_ms)
         if not self._fits(fold((*self._noted, *places), self.state), payloads):
             return
         self._noted_frames.extend(self._writer.note(payloads, at_ms=at_ms))
         self._noted.extend(places)
 
-    def _places(self, records: Sequence[Record], payloads: Sequence[Payload], at_ms: int) -> list[Logged]:
+    def _placed(self, batch: Sequence[Record], at_ms: int) -> tuple[list[Logged], list[Payload]]:
+        """Records as whoever reads the log will find them, and as what is written."""
         head, fence = self._writer.head, self._writer.fence
         if head != self.state.head + len(self._noted):
             self._writer.check()  # a write that failed left frames that nobody counts: the writer says why it takes no more
-        return [
-            Logged(seq=head + at, at_ms=at_ms, fence=fence, record=record, requires=payload.requires)
-            for at, (record, payload) in enumerate(zip(records, payloads, strict=True), start=1)
-        ]
+        places: list[Logged] = []
+        payloads: list[Payload] = []
+        for seq, record in enumerate(batch, start=head + 1):
+            json, requires, found = encode_checked(record)
+            payloads.append(Payload(json=json, requires=requires))
+            places.append(Logged(seq=seq, at_ms=at_ms, fence=fence, record=found, requires=requires))
+        return places, payloads
 
 
-def _starts(batch: Sequence[Record]) -> bool:
-    return any(isinstance(record, RunStarted) for record in batch)
-
-
-def _payloads(records: Sequence[Record]) -> list[Payload]:
-    return [Payload(json=json, requires=requires) for json, requires in map(encode_checked, records)]
+def _opens(batch: Sequence[Record]) -> bool:
+    """Whether a run is open behind these records that was not before."""
+    started = any(isinstance(record, RunStarted) for record in batch)
+    return started and not any(isinstance(record, RunFinished) for record in batch)

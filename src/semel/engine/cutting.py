@@ -13,7 +13,7 @@ class Cut(enum.Enum):
 
 
 class CutSignal:
-    """Tells the calls under way that they are cut short. One future that all of them wait for, so that none costs a task."""
+    """Why the calls under way are cut short, if they are; whoever asks the outside about one waits for `told`, too."""
 
     def __init__(self) -> None:
         self.reason: Cut | None = None

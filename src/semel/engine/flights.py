@@ -1,8 +1,8 @@
 """The effects of one run that are under way, and the outcomes that come back from them."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Coroutine
 
 from semel.core.effects import (
     Answered,
@@ -25,12 +25,11 @@ from semel.core.outcomes import Outcome as Became
 from semel.core.state import CallState, Run, Session, Step
 from semel.core.values import Effect as ToolEffect
 from semel.engine.cutting import Cut
+from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, Flight
 from semel.engine.perform import Performer
-from semel.engine.waiting import first_of
+from semel.engine.waiting import Bell
 from semel.errors import need
 
-Back = Settlement | Deferral | Hold
-"""What a call comes back with."""
 UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
 """A call whose intent is durable and that was kept from leaving."""
 
@@ -38,13 +37,15 @@ UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
 class Flights:
     """Starts effects as tasks and hands their outcomes back, all that are ready at once (design 14, "Finishing apart")."""
 
-    def __init__(self, performer: Performer, state: Callable[[], Session]) -> None:
-        """`state` gives the state after the latest commit, from which an effect takes its facts."""
+    def __init__(self, performer: Performer, state: Callable[[], Session], bell: Bell) -> None:
+        """`state` gives the state after the latest commit, from which an effect takes its facts; `bell` wakes the loop."""
         self._performer = performer
         self._state = state
-        self._slots: asyncio.Semaphore | None = None
+        self._bell = bell
         self._asking: asyncio.Task[Answered | ExchangeFailed] | None = None
-        self._calls: dict[int, asyncio.Task[Back | None]] = {}
+        self._calls: dict[int, Flight] = {}
+        self._queue: deque[Flight] = deque()
+        self._sent = 0
         self._left_open: set[int] = set()
         self._lost_one = False
         self._broken: BaseException | None = None
@@ -60,95 +61,105 @@ class Flights:
         run, step = _open(self._state())
         match effect:
             case CallModel():
-                self._asking = asyncio.create_task(self._performer.ask(run, effect))
+                self._asking = asyncio.create_task(self._ask(run, effect))
             case Dispatch():
-                self._slots = self._slots or asyncio.Semaphore(run.limits.parallel_calls)
                 for ordinal in effect.ordinals:
-                    self._calls[ordinal] = asyncio.create_task(self._one(self._slots, run, step, _call(step, ordinal)))
+                    flight = self._calls[ordinal] = Flight(run, step, _call(step, ordinal), self._take_over)
+                    self._queue.append(flight)
+                self._send()
             case Reconcile():
-                call = _call(step, effect.ordinal)
-                self._calls[effect.ordinal] = asyncio.ensure_future(self._performer.reconcile(run, step, call))
+                flight = self._calls[effect.ordinal] = Flight(run, step, _call(step, effect.ordinal), self._take_over)
+                self._sent += 1
+                self._go_on(flight, self._performer.reconcile(flight))
             case StopAsking():
                 self.stop_asking()
             case Interrupt():
-                self._performer.cut.set(Cut.CANCELLED)  # a tool that may not be interrupted is waited for (Q12)
+                self._cut(Cut.CANCELLED)  # a tool that may not be interrupted is waited for (Q12)
 
     def under_way(self, doubt: frozenset[int]) -> UnderWay:
         """What a request has to reckon with."""
         return UnderWay(asking=self._asking is not None, in_flight=self._out(), doubt=doubt)
 
-    async def next(self, seconds_left: float, called: "asyncio.Future[None]") -> Outcome | None:
+    async def next(self, seconds_left: float) -> Outcome | None:
         """The next outcome: an answer, a failed exchange, or every call that has come back by now.
 
-        None if the exchange was given up, or where somebody `called` before anything came back. After `seconds_left` the calls
-        under way are cut short, and an exchange is given up and told as TimeUp.
+        None where there is none and the bell has rung all the same: somebody asks for something, or the exchange was given up.
+        After `seconds_left` the calls under way are cut short, and an exchange is given up and told as TimeUp.
         """
         if self._broken is not None:
             broken, self._broken = self._broken, None
             raise broken
-        waiting: list[asyncio.Task[Any]] = [self._asking] if self._asking is not None else list(self._calls.values())
-        if not await self._any_of(waiting, seconds_left, called):
-            return None if called.done() else self._time_up()
-        if self._asking is not None:
+        if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
+            self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
+            self._time.add_done_callback(self._bell.ring)
+        if self._time_is_up:
+            self._bell.ring()
+        await self._bell.wait()
+        if self._asking is not None and self._asking.done():
             asking, self._asking = self._asking, None
             return None if asking.cancelled() else asking.result()
-        if not all(task.done() for task in self._calls.values()):
-            await asyncio.sleep(0)  # those that became ready in the same turn of the loop are taken together: one barrier for all
-        return self._came_back()
+        done = [flight.done for flight in self._calls.values()]
+        if any(done):
+            if not all(done):
+                await asyncio.sleep(0)  # those that become ready in the same turn of the loop share a barrier
+            return self._came_back()
+        return self._time_up() if self._time_is_up else None
 
     def stop_asking(self) -> None:
         """Give up a model exchange, of which nothing is recorded: a resume asks again (B24)."""
         if self._asking is not None:
             self._asking.cancel()
+            self._asking.add_done_callback(self._bell.ring)  # one that has not begun rings nothing itself
 
     def leave(self) -> None:
         """Cut the calls under way short. What is known of them comes back; what is not stays open in the log."""
-        self._performer.cut.set(Cut.LEAVING)
+        self._cut(Cut.LEAVING)
 
     async def cancel(self) -> None:
         """End everything that is under way and wait until it has ended."""
         if self._time is not None:
             self._time.cancel()
-        tasks = [*self._calls.values(), *([self._asking] if self._asking is not None else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        self._queue.clear()
+        tools = [flight.task for flight in self._calls.values() if flight.task is not None and flight.in_tool]
+        others = [flight.task for flight in self._calls.values() if flight.task is not None and not flight.in_tool]
+        for flight in self._calls.values():
+            flight.drop()
+        self.stop_asking()
+        if tools:  # one that does not hear is not waited for longer than that
+            await asyncio.wait(tools, timeout=CANCEL_GRACE_SECONDS)
+        await asyncio.gather(*others, *([self._asking] if self._asking is not None else []), return_exceptions=True)
         self._calls.clear()
         self._asking = None
 
-    async def _any_of(self, waiting: "list[asyncio.Task[Any]]", seconds_left: float, called: "asyncio.Future[None]") -> bool:
-        if self._performer.cut.reason is not None:  # what is under way has been told; now it is waited for
-            await first_of([*waiting, called])
-            return any(task.done() for task in waiting)
-        if self._time is None:  # one timer a run: while it is carried, the moment at which its time is up does not move
-            self._time = asyncio.ensure_future(self._performer.clock.sleep(max(0.0, seconds_left)))
-        await first_of([*waiting, self._time, called])
-        return any(task.done() for task in waiting)
+    @property
+    def _time_is_up(self) -> bool:
+        """Whether the run's time is up; once all has been cut short, that is told already, or is no longer asked."""
+        return self._time is not None and self._time.done() and self._performer.cut.reason is None
+
+    def _cut(self, reason: Cut) -> None:
+        self._performer.cut.set(reason)
+        for flight in self._calls.values():
+            flight.end()
 
     def _time_up(self) -> Outcome:
         if self._asking is not None:
             self._asking.cancel()
             self._asking = None
             return TimeUp()
-        if self._performer.cut.reason is None:
-            self._performer.cut.set(Cut.TIME_UP)
+        self._cut(Cut.TIME_UP)
         return CameBack(settled={}, in_flight=self._out())
 
     def _came_back(self) -> Outcome:
         back: dict[int, Back] = {}
-        for ordinal, task in list(self._calls.items()):
-            if not task.done():
+        for ordinal, flight in list(self._calls.items()):
+            if not flight.done:
                 continue
             del self._calls[ordinal]
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                self._broken = error  # raised behind the outcomes that came back beside it
-                self._left_open.add(ordinal)
-            elif task.cancelled() or (result := task.result()) is None:
-                self._left_open.add(ordinal)
-            else:
-                back[ordinal] = result
+            if flight.back is not None:
+                back[ordinal] = flight.back
+                continue
+            self._left_open.add(ordinal)
+            self._broken = flight.error or self._broken  # raised behind the outcomes that came back beside it
         return CameBack(
             settled={at: one for at, one in back.items() if isinstance(one, Settlement)},
             deferred={at: one for at, one in back.items() if isinstance(one, Deferral)},
@@ -159,14 +170,64 @@ class Flights:
     def _out(self) -> frozenset[int]:
         return frozenset(self._calls) | self._left_open
 
-    async def _one(self, slots: asyncio.Semaphore, run: Run, step: Step, call: CallState) -> Back | None:
-        """One call within the cap. Behind an unknown, or when all is cut short, what waits for its turn is not sent (B15)."""
-        async with slots:
+    async def _ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
+        try:
+            answered = await self._performer.ask(run, effect)
+        except (Exception, asyncio.CancelledError):
+            self._bell.ring()
+            raise
+        self._bell.ring()
+        return answered
+
+    def _send(self) -> None:
+        """Send what waits for its turn, within the cap."""
+        while self._queue and self._sent < self._queue[0].run.limits.parallel_calls:
+            flight = self._queue.popleft()
+            self._sent += 1
+            flight.task = asyncio.create_task(self._one(flight))
+
+    async def _one(self, flight: Flight) -> None:
+        """The task of a tool. Behind an unknown, or when all is cut short, what waited for its turn is not sent (B15).
+
+        Where more has to be waited for behind the tool, another task takes over, which nothing that the tool left can reach.
+        """
+        try:
             if self._lost_one or self._performer.cut.reason is not None:
-                return None if call.reruns else UNSENT
-            settled = await self._performer.call(run, step, call)
-            self._lost_one = self._lost_one or (isinstance(settled, Settlement) and settled.outcome is Became.UNKNOWN)
-            return settled
+                self._landed(flight, None if flight.call.reruns else UNSENT)
+                return
+            back = await self._performer.send(flight)
+            if flight.abandoned:
+                return
+            if self._performer.waits(flight, back):
+                self._go_on(flight, self._performer.conclude(flight, back))
+            else:
+                self._landed(flight, self._performer.settle(flight, back))
+        except Exception as error:  # noqa: BLE001  it is raised where the run is carried
+            self._landed(flight, None, error)
+
+    def _take_over(self, flight: Flight) -> None:
+        """From a tool that is deaf."""
+        flight.abandoned = True
+        self._go_on(flight, self._given_up(flight))
+
+    async def _given_up(self, flight: Flight) -> Back | None:
+        return await self._performer.conclude(flight, await self._performer.give_up(flight))
+
+    def _go_on(self, flight: Flight, behind: Coroutine[object, object, Back | None]) -> None:
+        def landed(task: "asyncio.Task[Back | None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            self._landed(flight, None if task.cancelled() or error is not None else task.result(), error)
+
+        flight.task = task = asyncio.create_task(behind)
+        task.add_done_callback(landed)
+
+    def _landed(self, flight: Flight, back: Back | None, error: BaseException | None = None) -> None:
+        """A call has come to its outcome, and the next one may leave. It is kept here: a tool may have cancelled its own task."""
+        flight.done, flight.back, flight.error = True, back, error
+        self._lost_one = self._lost_one or (isinstance(back, Settlement) and back.outcome is Became.UNKNOWN)
+        self._sent -= 1
+        self._send()
+        self._bell.ring()
 
 
 def _open(state: Session) -> tuple[Run, Step]:

@@ -92,8 +92,6 @@ class Asker:
 
     async def answer(self, answered: Answered, offered: Sequence[ToolSpec]) -> Answered:
         """The answer as the post-assistant hooks leave it, with what the pre-tool hooks say of its calls."""
-        if not self.hooks.post_assistant and not self.hooks.pre_tool:
-            return answered
         blocks, notes = await self._said(answered.blocks)
         tools = {spec.name: spec for spec in offered}
         calls = [block for block in blocks if isinstance(block, ToolCall)]

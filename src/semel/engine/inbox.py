@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from semel.core.effects import Decision, UnderWay
 from semel.core.state import Session
+from semel.engine.waiting import Bell
 from semel.errors import InvariantBroken
 
 Choose = Callable[[Session, UnderWay | None], Decision]
@@ -46,8 +47,9 @@ class Asked:
 class Inbox:
     """The requests that wait for their turn."""
 
-    def __init__(self) -> None:
-        self.filled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, bell: Bell) -> None:
+        """The `bell` wakes the loop that takes them."""
+        self._bell = bell
         self._waiting: deque[Asked] = deque()
         self._closed = False
 
@@ -62,16 +64,11 @@ class Inbox:
 
     def wake(self) -> None:
         """Let the loop look around."""
-        if not self.filled.done():
-            self.filled.set_result(None)
+        self._bell.ring()
 
     def take(self) -> Asked | None:
         """The next request; None if none waits."""
-        if self._waiting:
-            return self._waiting.popleft()
-        if self.filled.done():
-            self.filled = asyncio.get_running_loop().create_future()
-        return None
+        return self._waiting.popleft() if self._waiting else None
 
     def close(self) -> None:
         """Take no more; those that still wait are told to ask again."""

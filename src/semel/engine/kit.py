@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from semel.core.policy import Policy, allow_all
+from semel.core.records import Config
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
-from semel.ports.model import ModelPort
+from semel.ports.model import GoesOn, ModelPort, Rendered
 from semel.ports.tool import ToolPort
 
 
@@ -16,7 +17,8 @@ class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
     `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
-    the model was made for this run and ends with it; one that the caller made is the caller's.
+    the model was made for this run and ends with it; one that the caller made is the caller's. `refrozen` is the config that an
+    open run goes on with, where that is not the one it has (P11).
     """
 
     model: ModelPort
@@ -25,6 +27,18 @@ class Kit:
     owns_model: bool = True
     policy: Policy = allow_all
     hooks: Hooks = field(default_factory=Hooks)
+    refrozen: Config | None = None
+
+    def go_on_from(self, rendered: Rendered | None) -> Rendered | None:
+        """Have the model take up what was rendered of the session before; returns what it renders from now on.
+
+        None for a model that cannot, and for one that is the caller's and outlives the run.
+        """
+        if not self.owns_model or not isinstance(self.model, GoesOn):
+            return None
+        if rendered is not None:
+            self.model.go_on_from(rendered)
+        return self.model.rendered()
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
@@ -38,10 +52,7 @@ class NoModel:
     def __getattr__(self, name: str) -> object:
         raise InvariantBroken(f"a run that is being closed asked its model for {name}")
 
-    async def close(self) -> None:
-        """Nothing to end."""
-
 
 def closing_kit() -> Kit:
     """What a cancelled run is closed with where its agent is not at hand: no model, and no tool to ask what became of a call."""
-    return Kit(model=cast("ModelPort", NoModel()), tools={})
+    return Kit(model=cast("ModelPort", NoModel()), tools={}, owns_model=False)

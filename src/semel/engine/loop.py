@@ -5,6 +5,7 @@ from collections.abc import Callable
 from semel.core.closing import closings
 from semel.core.decide import decide, seal
 from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile
+from semel.core.leaving import handed_over, leaving
 from semel.core.policy import Policy
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
@@ -15,11 +16,10 @@ from semel.ports.world import Clock
 
 
 class Wishes:
-    """What is asked of the loop itself, at any time: to stop with this process, or to end the run `to_end` behind its turn."""
+    """What is asked of the loop itself, at any time: to stop with this process."""
 
     def __init__(self) -> None:
         self.stopping = False
-        self.to_end: str | None = None
 
 
 async def run_to_rest(
@@ -52,20 +52,22 @@ async def run_to_rest(
             release(decision, flights, stopping=wishes.stopping)
             outcome, doubt, asked = None, decision.doubt, inbox.take()
             if asked is None and not flights.empty:
-                outcome = await flights.next(seconds_left(barrier.state, clock), inbox.filled)
+                outcome = await flights.next(seconds_left(barrier.state, clock))
                 asked = inbox.take() if outcome is None else None
             if wishes.stopping and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
-            stop = wishes.to_end == run.run_id
             if asked is not None:
                 decision = await obey(asked, barrier, flights, doubt)
             elif outcome is not None:
                 now_ms = clock.now_ms()
-                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy, stop=stop)
+                decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy)
+                decision = leaving(run, decision) if wishes.stopping else decision
             elif wishes.stopping and flights.empty and not sealable(barrier.state):
+                await barrier.commit(handed_over(barrier.state))
+                after()
                 return
             elif flights.empty:
-                decision = seal(barrier.state, stop=stop)
+                decision = seal(barrier.state)
                 if not decision.records:
                     return  # it waits for somebody
             else:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from semel.core.limits import cut_output
-from semel.core.media import TOGETHER_BYTES_MOST, media_of
+from semel.core.media import TOGETHER_BYTES_MOST, in_words, is_text_kind, media_of, text_of_file
 from semel.core.outcomes import Completed, completed, describe, result_text
 from semel.core.values import JSON, Media, Part, Text
 from semel.errors import LeaseLost, StoreError, ToolFailed
@@ -43,6 +43,8 @@ class Loading(Mapping[str, bytes]):
 
 def outcome_of(value: JSON, *, terminate: bool = False) -> Completed | Gave:
     """What a call that returned `value` came to. A file, or a list with files in it, is ordered parts (M5)."""
+    if isinstance(value, str):
+        return completed(value, terminate=terminate)
     if isinstance(value, File):
         return Gave(parts=(value,), terminate=terminate)
     if isinstance(value, list | tuple) and any(isinstance(item, File) for item in value):
@@ -57,14 +59,16 @@ def outcome_of(value: JSON, *, terminate: bool = False) -> Completed | Gave:
 async def kept(gave: Gave, blobs: Blobs, limit_bytes: int) -> Completed:
     """The outcome with its files made durable. The call has happened: a file that cannot be kept is told in words.
 
-    The texts of the tool have `limit_bytes` together, its files TOGETHER_BYTES_MOST. Raises LeaseLost.
+    The texts of the tool have `limit_bytes` together, those in its files too; its files have TOGETHER_BYTES_MOST. Raises
+    LeaseLost.
     """
     parts: list[Part] = []
     files_left = TOGETHER_BYTES_MOST
     for item in gave.parts[:FILES_MOST]:
         if isinstance(item, File):
-            part = await _file(item, blobs, files_left)
+            part, used = await _file(item, blobs, files_left, max(0, limit_bytes))
             files_left -= part.size_bytes if isinstance(part, Media) else 0
+            limit_bytes -= used
         else:
             part, used = _text(item, max(0, limit_bytes))
             limit_bytes -= used
@@ -84,16 +88,22 @@ def _text(item: JSON, limit_bytes: int) -> tuple[Text, int]:
     return Text(text=text), len(text.encode())
 
 
-async def _file(item: File, blobs: Blobs, most: int) -> Part:
-    """A file that is kept, or a text that says why it is not. `most` is how many bytes it may have."""
+async def _file(item: File, blobs: Blobs, most: int, text_most: int) -> tuple[Part, int]:
+    """A file that is kept, or a text that says why it is not, and what it uses of the limit of texts.
+
+    `most` is how many bytes it may have, `text_most` how many a text may have: a longer one is a text that was cut (B18).
+    """
     try:
         media = media_of(item.content, item.media_type, item.name)
         if media.size_bytes > most:
             room = f"{TOGETHER_BYTES_MOST} bytes at most, and {most} are left for this one"
-            return Text(text=f"[A file was not kept: the files of one result have {room}]")
+            return Text(text=f"[A file was not kept: the files of one result have {room}]"), 0
+        text = text_of_file(item.content) if is_text_kind(media.media_type) else None
+        if text is not None and media.size_bytes > text_most:
+            return Text(text=cut_output(in_words("", (media, Text(text=text))), text_most)), text_most
         await asyncio.to_thread(blobs.put, item.content)
     except LeaseLost:
         raise
     except (ValueError, TypeError, StoreError, OSError) as error:
-        return Text(text=f"[A file was not kept: {describe(error)}]")
-    return media
+        return Text(text=f"[A file was not kept: {describe(error)}]"), 0
+    return media, 0 if text is None else media.size_bytes

@@ -4,17 +4,13 @@ Nothing in this module decides: retries, limits and what an unknown means are `c
 """
 
 import asyncio
-import copy
-import threading
-from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import json
 from msgspec.structs import replace
 
-from semel.core.arguments import parse_arguments
 from semel.core.details import bounded_details
 from semel.core.effects import Answered, CallModel, Deferral, ExchangeFailed, Hold
 from semel.core.limits import cut_output
@@ -25,34 +21,32 @@ from semel.core.outcomes import (
     NotSent,
     SentButOutcomeUnknown,
     Settlement,
-    classify_exception,
     describe,
     lost,
     settle,
 )
 from semel.core.plan import offered
 from semel.core.prompt import prompt_of
-from semel.core.records import ModelAttemptFinished, ToolProcess
-from semel.core.state import CallState, Run, Step
+from semel.core.records import ModelAttemptFinished
+from semel.core.state import CallState, Run
 from semel.core.uncertainty import LostReason
-from semel.core.values import JSON, Effect, ToolSpec, clean_json, clean_text, digest_text, printable
+from semel.core.values import clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
 from semel.engine.cutting import Cut, CutSignal
 from semel.engine.feed import Feed, Live
+from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, CameTo, Flight
 from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
+from semel.engine.line import Line
 from semel.engine.media import Gave, Loading, kept, outcome_of
-from semel.engine.waiting import first_of
-from semel.errors import InvariantBroken, StoreError, need
+from semel.errors import InvariantBroken, StoreError
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
-from semel.ports.tool import Call, Deferred, Done, Held, Never, ProcessMark, ToolPort
+from semel.ports.tool import Call, Deferred, Held, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
-T = TypeVar("T")
+BackT = TypeVar("BackT", bound=Back | None)
 _answers = json.Decoder(Answer)
-CANCEL_GRACE_SECONDS = 5.0
-"""How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 TOLD_CHARS = 400
 HANDLE_CHARS_MOST = 200
 HELD_REASON_CHARS_MOST = 200
@@ -69,8 +63,12 @@ class Performer:
     clock: Clock
     kit: Kit
     cut: CutSignal = field(default_factory=CutSignal)
-    processes: dict[str, ProcessMark] = field(default_factory=dict)
     handles: set[str] = field(default_factory=set)
+    line: Line = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The line of its calls is made with it."""
+        object.__setattr__(self, "line", Line(self.barrier, self.feed, self.clock, self.kit.deps))
 
     async def ask(self, run: Run, effect: CallModel) -> Answered | ExchangeFailed:
         """Wait as long as the effect says, send one request, and tell what came of it. Live text goes to the feed."""
@@ -114,54 +112,94 @@ class Performer:
             usage=answer.usage,
             raw_stop=answer.raw_stop,
         )
+        if not self.kit.hooks.post_assistant and not self.kit.hooks.pre_tool:
+            return answered
         hooked = await self._asker(run, effect.step_id).answer(answered, offered(run))
         if hooked.blocks != answered.blocks:
             self.feed.publish(_with(live, "discarded"))  # what was shown as it arrived is not what the log has
         return hooked
 
-    async def call(self, run: Run, step: Step, call: CallState) -> Settlement | Deferral | Hold | None:
-        """Dispatch one call and settle what became of it. A once call that is lost is asked about first, if it can be.
+    async def send(self, flight: Flight) -> CameTo | None:
+        """Run the tool of a call, in this task, to its end; None leaves the call open in the log.
 
-        None leaves the call open in the log: the process is stopping, and what became of it is for a resume to find out.
+        Then the process is stopping, and what became of the call is for a resume to find out. A known outcome is kept even where
+        it comes behind a cancellation.
         """
-        spec = self._spec(run, call)
         self.barrier.check_tenure()
-        back = await self._dispatch(run, step, call, spec)
+        spec, told = flight.spec, self.line.call(flight, flight.cancelled)
+        arguments = told.arguments if isinstance(told.arguments, dict) else {}
+        time = None if spec.timeout_ms is None else asyncio.ensure_future(self.clock.sleep(spec.timeout_ms / 1000))
+        back = await flight.through(self.kit.tools[spec.name].run(arguments, told), time)
+        return self._as_ended(flight, back) if flight.cancelled.is_set() else back
+
+    async def give_up(self, flight: Flight) -> CameTo | None:
+        """What is told of a call whose tool is deaf. Its processes are ended before anybody asks what became of it (design 6)."""
+        ending = asyncio.ensure_future(self.end_leftovers(flight.call))
+        await asyncio.wait({ending}, timeout=2 * CANCEL_GRACE_SECONDS)
+        if not ending.done() or ending.exception() is not None:
+            ending.cancel()  # what cannot be ended stays in doubt with its call, which is unknown by now
+        return self._as_ended(flight, lost(LostReason.TIMEOUT, "the tool did not end when it was told to"))
+
+    def _as_ended(self, flight: Flight, back: CameTo) -> CameTo | None:
+        """What a call that was told to end came to, in words that say why it was."""
+        if not isinstance(back, SentButOutcomeUnknown):
+            return back
+        if flight.timed_out:
+            return lost(LostReason.TIMEOUT, f"{flight.spec.timeout_ms} ms")
+        if self.cut.reason is Cut.LEAVING:
+            return None
+        if self.cut.reason is Cut.CANCELLED:
+            return lost(LostReason.CANCELLED, Cut.CANCELLED.value)
+        return lost(LostReason.TIMEOUT, Cut.TIME_UP.value)
+
+    def waits(self, flight: Flight, back: CameTo | None) -> bool:
+        """Whether more has to be waited for before what came back is settled: an answer about the call, files, hooks."""
+        return (
+            isinstance(back, Gave) or bool(self.kit.hooks.post_tool) or (flight.asks and isinstance(back, SentButOutcomeUnknown))
+        )
+
+    async def conclude(self, flight: Flight, back: CameTo | None) -> Back | None:
+        """Settle what a call came to. A once call that is lost is asked about first, if it can be."""
+        if flight.asks and isinstance(back, SentButOutcomeUnknown):
+            back = await self._reconciled(flight, back)
+        if isinstance(back, Gave):
+            back = await self._kept(flight.run, back)
+        return await self._hooked(flight, self.settle(flight, back))
+
+    def settle(self, flight: Flight, back: CameTo | None) -> Back | None:
+        """Settle what came back where nothing more has to be waited for."""
         match back:
             case None:
                 return None
             case Held():
                 return self._hold(back)
+            case Gave():
+                raise InvariantBroken("files are kept before their call is settled")
             case Deferred():
                 refused = self._handle_refused(back)
                 if refused is None:
                     return Deferral(handle=back.handle, text=clean_text(back.text))
-                happening: Happening | Gave = refused
-            case _:
-                happening = back
-        if isinstance(happening, SentButOutcomeUnknown) and spec.effect is Effect.ONCE and spec.reconciles:
-            happening = await self._reconciled(run, step, call, happening)
+                back = refused
         again = False
-        if call.reruns and isinstance(happening, NotSent):  # this time; a process that died may have sent it before
-            again, happening = True, lost(LostReason.CRASHED, f"run again, it was not sent: {happening.text}")
-        settled = settle(spec.effect, await self._kept(run, happening), after_crash=again)
-        return await self._shown(run, step, call, settled)
+        if flight.call.reruns and isinstance(back, NotSent):  # this time; a process that died may have sent it before
+            again, back = True, lost(LostReason.CRASHED, f"run again, it was not sent: {back.text}")
+        return _bounded(settle(flight.spec.effect, back, after_crash=again), flight.run)
 
-    async def reconcile(self, run: Run, step: Step, call: CallState) -> Settlement | None:
+    async def reconcile(self, flight: Flight) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
-        happening = await self._reconciled(run, step, call, lost(LostReason.CRASHED))
+        happening = await self._reconciled(flight, lost(LostReason.CRASHED))
         if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
             return None
-        settled = settle(self._spec(run, call).effect, await self._kept(run, happening), after_crash=True)
-        return await self._shown(run, step, call, settled)
+        settled = settle(flight.spec.effect, await self._kept(flight.run, happening), after_crash=True)
+        return await self._hooked(flight, _bounded(settled, flight.run))
 
-    async def _shown(self, run: Run, step: Step, call: CallState, settled: Settlement) -> Settlement:
-        """As the model is to read it: within the limit on results, and as the post-tool hooks leave it."""
-        settled = _bounded(settled, run)
-        if not self.kit.hooks.post_tool:
-            return settled
-        at = call.planned.ordinal
-        hooked = await self._asker(run, step.step_id).result(at, call.planned.tool, step.arguments(at), settled)
+    async def _hooked(self, flight: Flight, back: BackT) -> BackT | Settlement:
+        """As the post-tool hooks leave it, within the limit on results."""
+        if not isinstance(back, Settlement) or not self.kit.hooks.post_tool:
+            return back
+        run, step, planned = flight.run, flight.step, flight.call.planned
+        arguments = step.arguments(planned.ordinal)
+        hooked = await self._asker(run, step.step_id).result(planned.ordinal, planned.tool, arguments, back)
         return _bounded(hooked, run)
 
     def _asker(self, run: Run, step_id: int) -> Asker:
@@ -178,7 +216,7 @@ class Performer:
         process, tool, key = call.process, self.kit.tools.get(call.planned.tool), call.planned.call_key
         if tool is None:
             return False
-        mark = self.processes.get(key) or ProcessMark(pid=0, started=0, boot="", call_key=key)
+        mark = self.line.processes.get(key) or ProcessMark(pid=0, started=0, boot="", call_key=key)
         if process is not None:
             mark = ProcessMark(pid=process.pid, started=process.started, boot=process.boot, call_key=key)
         return await tool.end_leftovers(mark)
@@ -202,9 +240,6 @@ class Performer:
             return None
         why = "is used by another call" if fits else f"is no text of 1 to {HANDLE_CHARS_MOST} characters"
         return Completed(text=f"The tool ran, but its result cannot be awaited: the handle {why}.", is_error=True)
-
-    def _spec(self, run: Run, call: CallState) -> ToolSpec:
-        return need(run.tool(call.planned.tool), "a dispatchable call names an offered tool")
 
     async def _wait(self, effect: CallModel, most_ms: int) -> None:
         """No wait is decided that is longer than `most_ms`, so a clock that was set back since then cannot make it longer."""
@@ -242,117 +277,20 @@ class Performer:
             return await kept(happening, self.barrier.blobs, run.limits.result_bytes)
         return happening
 
-    async def _dispatch(self, run: Run, step: Step, call: CallState, spec: ToolSpec) -> Happening | Gave | Deferred | Held | None:
-        """Run the tool to its end, its timeout, or the cut. A known outcome is kept even where it comes behind a cancellation."""
-        tool = self.kit.tools[spec.name]
-        cancelled = asyncio.Event()
-        told = self._told(run, step, call, spec, cancelled)
-        arguments = told.arguments if isinstance(told.arguments, dict) else {}
-        running = asyncio.create_task(_guarded(tool.run(arguments, told)))
-        try:
-            timed_out = await self._within(running, spec.timeout_ms)
-            if not running.done() and not spec.interruptible:
-                await asyncio.wait({running})  # a tool that may not be interrupted is waited for (Q12)
-            elif not running.done():
-                cancelled.set()
-                running.cancel()
-                await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
-        except asyncio.CancelledError:
-            cancelled.set()
-            running.cancel()
-            await asyncio.wait({running}, timeout=CANCEL_GRACE_SECONDS)
-            raise
-        if running.done():
-            happening = running.result()
-        else:
-            await self._end_abandoned(call)
-            happening = lost(LostReason.TIMEOUT, "the tool did not end when it was told to")
-        if not cancelled.is_set() or not isinstance(happening, SentButOutcomeUnknown):
-            return happening
-        if not timed_out and self.cut.reason is Cut.LEAVING:
-            return None
-        if not timed_out and self.cut.reason is Cut.CANCELLED:
-            return lost(LostReason.CANCELLED, Cut.CANCELLED.value)
-        return lost(LostReason.TIMEOUT, f"{spec.timeout_ms} ms" if timed_out else Cut.TIME_UP.value)
-
-    async def _end_abandoned(self, call: CallState) -> None:
-        """End the processes of a tool that is deaf, before anybody asks what became of its call (design 6)."""
-        ending = asyncio.ensure_future(self.end_leftovers(call))
-        await asyncio.wait({ending}, timeout=2 * CANCEL_GRACE_SECONDS)
-        if not ending.done() or ending.exception() is not None:
-            ending.cancel()  # what cannot be ended stays in doubt with its call, which is unknown by now
-
-    async def _within(self, running: "asyncio.Future[Any]", timeout_ms: int | None) -> bool:
-        """Wait until it ends, its time is up, or everything is cut short. True if its own time is what is up."""
-        cut = self.cut.told
-        waiting: list[asyncio.Future[Any]] = [running, cut]
-        timer = None if timeout_ms is None else asyncio.ensure_future(self.clock.sleep(timeout_ms / 1000))
-        if timer is not None:
-            waiting.append(timer)
-        try:
-            await first_of(waiting)
-            return timer is not None and timer.done() and not cut.done()
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def _told(self, run: Run, step: Step, call: CallState, spec: ToolSpec, cancelled: asyncio.Event) -> Call[object]:
-        planned = call.planned
-        parsed = parse_arguments(step.arguments(planned.ordinal)) if step.answer else {}
-
-        def progress(text: str) -> None:
-            live = Live(live="progress", run_id=run.run_id, step_id=step.step_id, attempt=step.attempt)
-            self.feed.publish(_with(live, "progress", text, planned.call_key))
-
-        def spawned(mark: ProcessMark) -> None:
-            batch_id = step.batch.batch_id if step.batch else ""
-            self.processes[planned.call_key] = mark
-            self.barrier.note(
-                ToolProcess(batch_id=batch_id, ordinal=planned.ordinal, pid=mark.pid, started=mark.started, boot=mark.boot)
-            )
-
-        return Call(
-            key=planned.call_key,
-            tool=planned.tool,
-            session=self.barrier.state.session,
-            run_id=run.run_id,
-            step_id=step.step_id,
-            ordinal=planned.ordinal,
-            context=None if run.context is None else copy.deepcopy(run.context),  # a tool cannot change what the next one sees
-            deps=self.kit.deps,
-            arguments=parsed if isinstance(parsed, dict) else {},
-            deadline=None if spec.timeout_ms is None else self.clock.monotonic() + spec.timeout_ms / 1000,
-            cancelled=cancelled,
-            progress=_in_loop(progress),
-            spawned=_in_loop(spawned),
-        )
-
-    async def _reconciled(self, run: Run, step: Step, call: CallState, unknown: SentButOutcomeUnknown) -> Happening | Gave:
+    async def _reconciled(self, flight: Flight, unknown: SentButOutcomeUnknown) -> Happening | Gave:
         """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
-        spec = self._spec(run, call)
-        tool = self.kit.tools.get(spec.name)
+        tool = self.kit.tools.get(flight.spec.name)
         if tool is None:
             return unknown  # a run that is closed without its agent
-        asking = asyncio.ensure_future(_answer(tool, self._told(run, step, call, spec, asyncio.Event())))
+        asking = asyncio.ensure_future(_answer(tool, self.line.call(flight, asyncio.Event())))
+        timer = asyncio.ensure_future(self.clock.sleep(flight.run.limits.reconcile_ms / 1000))
         try:
-            await self._within(asking, run.limits.reconcile_ms)
+            await asyncio.wait((asking, timer, self.cut.told), return_when=asyncio.FIRST_COMPLETED)
             return asking.result() or unknown if asking.done() else unknown
         finally:
+            timer.cancel()
             asking.cancel()
             await asyncio.wait({asking}, timeout=CANCEL_GRACE_SECONDS)
-
-
-def _in_loop(act: Callable[[T], None]) -> Callable[[T], None]:
-    """A plain function runs in a thread of its own: what it tells is handed to the event loop, which wakes up for it."""
-    loop, home = asyncio.get_running_loop(), threading.get_ident()
-
-    def told(fact: T) -> None:
-        if threading.get_ident() == home:
-            act(fact)
-        else:
-            loop.call_soon_threadsafe(act, fact)
-
-    return told
 
 
 async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None:
@@ -368,23 +306,6 @@ async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None
             return DidNotHappen()
         case _:
             return None
-
-
-async def _guarded(
-    running: "Coroutine[object, object, JSON | Done | Deferred | Held]",
-) -> Happening | Gave | Deferred | Held:
-    """What a tool's coroutine came to. It runs in a task of its own, which BaseExceptions of the tool may not escape from."""
-    try:
-        value = await running
-    except BaseException as error:  # noqa: BLE001  the one place where whatever a tool raises becomes an outcome
-        return classify_exception(error)
-    match value:
-        case Deferred() | Held():
-            return value
-        case Done():
-            return outcome_of(value.value, terminate=True)
-        case _:
-            return outcome_of(value)
 
 
 def _bounded(settled: Settlement, run: Run) -> Settlement:

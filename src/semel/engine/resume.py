@@ -7,11 +7,13 @@ from msgspec.structs import replace
 from semel.core.open_log import Opening
 from semel.core.standing import doubtful
 from semel.core.state import Session
+from semel.core.values import Frozen
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.perform import Performer
 from semel.ports.control import Control
-from semel.ports.log import LogWriter, SessionStore
+from semel.ports.log import Bookmark, LogWriter, SessionStore
+from semel.ports.model import Rendered
 from semel.ports.parked import ParkedHook
 from semel.ports.world import Clock, Ids
 
@@ -30,18 +32,28 @@ class Ground:
     control: Control | None = None
 
 
-async def open_session(ground: Ground, session: str, feed: Feed) -> tuple[LogWriter, Barrier]:
+class Left(Frozen, frozen=True, kw_only=True):
+    """A session that was given back in good order: what it came to, where its log ends, and what was rendered of it."""
+
+    state: Session
+    bookmark: Bookmark
+    rendered: Rendered | None = None
+
+
+async def open_session(ground: Ground, session: str, feed: Feed, left: Left | None = None) -> tuple[LogWriter, Barrier]:
     """Take the lease, verify and fold the log; blobs that none of its records names go. What is wrong with it is raised.
 
+    A session that this process `left` is gone on with from there, as far as its store says that its log does.
     Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog, and StoreError.
     """
-    opening = Opening(session)
-    writer = await ground.store.open(session, take=opening.take)
+    opening = Opening(session) if left is None else Opening(session, left.state)
+    writer = await ground.store.open(session, take=opening.take, bookmark=None if left is None else left.bookmark)
     try:
-        state = opening.state()
+        state = opening.state() if writer.size_bytes else Session(session=session)
         if not state.lineage:
             state = replace(state, lineage=ground.ids.fresh())
-        writer.blobs.collect(opening.blobs)
+        if opening.whole:
+            writer.blobs.collect(opening.blobs)
     except BaseException:
         await writer.close()
         raise

@@ -6,16 +6,17 @@ An actor lives as long as it holds the lease: it is opened for a run and closed 
 import asyncio
 from collections.abc import Sequence
 
-from semel.core.decide import continue_run, resolve, send
+from semel.core.closing import closings, too_large
+from semel.core.decide import continue_run, resolve, retract, send
 from semel.core.effects import Decision, Resolve, Send, UnderWay
 from semel.core.fold import fold
 from semel.core.guards import check_tools
 from semel.core.policy import Policy, allow_all
-from semel.core.records import Record
+from semel.core.records import Record, SendFailure
 from semel.core.recover import recover
 from semel.core.state import Logged, Session
 from semel.core.status import decode_status, encode_status, status_of
-from semel.core.waiting import pause_of
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
@@ -24,16 +25,18 @@ from semel.engine.inbox import AtRest, Choose, Inbox
 from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
 from semel.engine.perform import Performer
-from semel.engine.resume import Ground, end_leftovers, open_session
-from semel.engine.waiting import to_its_end
-from semel.errors import LeaseLost, SessionBusy, StoreError
+from semel.engine.resume import Ground, Left, end_leftovers, open_session
+from semel.engine.waiting import Bell, to_its_end
+from semel.errors import LeaseLost, SessionBusy, SessionFull, StoreError
 from semel.ports.log import LogWriter
+from semel.ports.model import Rendered
 
 
 class SessionActor:
     """The single writer of one session. Open it with `open_actor`."""
 
-    def __init__(self, ground: Ground, writer: LogWriter, barrier: Barrier, feed: Feed) -> None:
+    def __init__(self, ground: Ground, writer: LogWriter, barrier: Barrier, feed: Feed, rendered: Rendered | None = None) -> None:
+        """`rendered` is what the last model of the session rendered in this process."""
         self.feed = feed
         self.leftovers: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
@@ -45,9 +48,17 @@ class SessionActor:
         self._flights: Flights | None = None
         self._inbox: Inbox | None = None
         self._kits: list[Kit] = []
+        self._rendered = rendered
         self._wishes = Wishes()
-        self._published: tuple[str | None, bool] | None = None
+        self._published: tuple[str | None, bool, WaitKind | None] | None = None
         self.closed: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+
+    @property
+    def left(self) -> Left | None:
+        """Once it is closed: what the next open in this process goes on from; None where that must read the log."""
+        bookmark = self._writer.bookmark
+        whole = bookmark is not None and bookmark.digest == self._barrier.digest
+        return Left(state=self.state, bookmark=bookmark, rendered=self._rendered) if bookmark is not None and whole else None
 
     @property
     def fence(self) -> int:
@@ -77,12 +88,32 @@ class SessionActor:
         return self._barrier.state
 
     async def send(self, command: Send, kit: Kit) -> str:
-        """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open."""
-        if command.key not in self.state.queue_index:  # a queued message went past the hooks when it was accepted
+        """Start a run; answered with its id once `run_started` is durable. Raises SessionBusy while another run is open.
+
+        Where the log is full, a queued message, which was accepted, gets the run that room was kept for: one that ends by name.
+        """
+        queued = command.key in self.state.queue_index
+        if not queued:  # a queued message went past the hooks when it was accepted
             command = await self.prepared(command, kit)
         self._refuse_second_run()
-        await self._start(send(self.state, command), kit)
+        decision = send(self.state, command)
+        try:
+            await self._start(decision, kit)
+        except SessionFull:
+            if not queued or self.state.run is not None:
+                raise
+            await self._close_queued(command.key, decision.records[:1])
         return self._newest()
+
+    async def _close_queued(self, key: str, started: Sequence[Record]) -> None:
+        """A run that only says that the log is full; where its start has no room, the message is given back by name (Q16)."""
+        closing = next(closings(self._ahead(started), None, None)).records
+        try:
+            await self._barrier.commit((*started, *closing))
+        except SessionFull:
+            failure = SendFailure(error=too_large())
+            await self._barrier.commit(retract(self.state, key, failure=failure).records)
+        self._publish_on_change()
 
     async def keep(self, contents: Sequence[bytes]) -> None:
         """Make the files of a message durable; before it is sent."""
@@ -108,7 +139,7 @@ class SessionActor:
             specs = {name: tool.spec for name, tool in kit.tools.items()}
             self.warnings = check_tools(run.tools, specs, run.agent.name) if checked else ()
             self.leftovers = await end_leftovers(self.state, self._performer(kit))
-            await self._start(recover(self.state, kit.policy), kit)
+            await self._start(recover(self.state, kit.policy, refrozen=kit.refrozen), kit)
         return run.run_id
 
     async def ask(self, choose: Choose) -> bool:
@@ -139,14 +170,6 @@ class SessionActor:
 
         await self.ask(verdict)
         self._publish()
-
-    async def end_run(self, kit: Kit | None) -> None:
-        """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). `kit` is for a run at rest."""
-        self._wishes.to_end = self.state.newest
-        if self.running and self._inbox is not None:
-            self._inbox.wake()
-        elif kit is not None:
-            await self.resume(kit)
 
     async def resolve_and_continue(self, command: Resolve, go_on: Send, kit: Kit) -> str:
         """A verdict and the run that goes on after it, in one write; answered with that run's id (design 14)."""
@@ -191,6 +214,7 @@ class SessionActor:
             try:
                 await self._writer.close()
             finally:
+                self._barrier.let_go()
                 if not self.closed.done():
                     self.closed.set_result(self.state)
 
@@ -202,14 +226,20 @@ class SessionActor:
         if self._wishes.stopping:
             raise SessionBusy(f"session {self.state.session!r} is being given back; this process is stopping")
         self._kits.append(kit)
-        inbox = Inbox()
-        flights = Flights(self._performer(kit), lambda: self.state)
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rendered = kit.go_on_from(self._rendered)
+        bell = Bell()
+        inbox = Inbox(bell)
+        flights = Flights(self._performer(kit), lambda: self.state, bell)
+        begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def after() -> None:
             self._publish_on_change()
-            if not durable.done():
-                durable.set_result(None)
+            if not begun.done():
+                begun.set_result(True)
+
+        def ended(_carrying: object) -> None:
+            if not begun.done():
+                begun.set_result(False)
 
         carrying = run_to_rest(
             first,
@@ -223,8 +253,8 @@ class SessionActor:
         )
         task = asyncio.ensure_future(carrying)
         self._flights, self._task, self._inbox = flights, task, inbox
-        await to_its_end(asyncio.wait([durable, task], return_when=asyncio.FIRST_COMPLETED))
-        if not durable.done():
+        task.add_done_callback(ended)
+        if not await to_its_end(begun):
             self._flights = self._task = self._inbox = None
             task.result()
 
@@ -243,21 +273,19 @@ class SessionActor:
     def _refuse_second_run(self) -> None:
         pause = pause_of(self.state)
         if pause is not None:
-            raise SessionBusy(
-                f"session {self.state.session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
-                f"A delivery of `queue` or `interrupt` does not wait for it"
-            )
+            raise waits_for_somebody(self.state.session, pause)
         if self.state.run is not None:
             raise SessionBusy(
-                f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again"
+                f"session {self.state.session!r} has an open run ({self.state.run.run_id[:8]}); wait for it, then send again. "
+                f"A delivery of `queue`, `follow_up`, `steer` or `interrupt` does not wait for it"
             )
 
     def _newest(self) -> str:
         return self.state.newest or ""
 
     def _publish_on_change(self) -> None:
-        """At the start of a run, at its end, when a resume takes it up, and when a call turns out to be unknown."""
-        now = (self.state.newest, self.state.run is None)
+        """At the start of a run, at its end, when a resume takes it up, and when it begins or ends to wait for somebody."""
+        now = (self.state.newest, self.state.run is None, pause_of(self.state))
         if now != self._published and self._publish():
             self._published = now
 
@@ -299,8 +327,19 @@ class Carried:
         return self._actor.state
 
 
-async def open_actor(ground: Ground, session: str) -> SessionActor:
-    """Take the session's lease and fold its log. Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog."""
+def waits_for_somebody(session: str, pause: WaitKind) -> SessionBusy:
+    """The refusal of a message that would start a run, by one that is paused."""
+    return SessionBusy(
+        f"session {session!r} has an open run that waits ({pause}); `semel inbox` says for what. "
+        f"A delivery of `queue` or `interrupt` does not wait for it"
+    )
+
+
+async def open_actor(ground: Ground, session: str, left: Left | None = None) -> SessionActor:
+    """Take the session's lease and fold its log, or what is new in it behind where this process `left` it.
+
+    Raises SessionBusy, LogDamaged, NewerWriter, CorruptLog.
+    """
     feed = Feed()
-    writer, barrier = await open_session(ground, session, feed)
-    return SessionActor(ground, writer, barrier, feed)
+    writer, barrier = await open_session(ground, session, feed, left)
+    return SessionActor(ground, writer, barrier, feed, None if left is None else left.rendered)

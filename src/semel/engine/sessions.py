@@ -9,15 +9,26 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from semel.core.due import due_at
 from semel.core.state import Session
 from semel.engine.alarm import Alarm
 from semel.engine.diary import Diary
 from semel.engine.feed import Subscription
-from semel.engine.resume import Ground
+from semel.engine.lookout import Lookout
+from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
-from semel.errors import CorruptLog, RuntimeLeft, StoreError
+from semel.errors import CorruptLog, RuntimeLeft, SessionBusy, StoreError
+
+LEFT_SESSIONS_MOST = 64
+"""So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
+
+LEFT_RECORDS_MOST = 200_000
+"""So many records all of them have together, beside the latest one; a state takes some 300 bytes for each."""
+RENDERED_BYTES_MOST = 64 * 1024 * 1024
+"""So much of their requests is kept, so that the next one need not be made from the start of the conversation."""
 
 Begin = Callable[[SessionActor], Awaitable[str | None]]
 """Does something in a session; returns the id of the run that it concerns, if there is one."""
@@ -37,18 +48,31 @@ class Entered:
 class Sessions:
     """All sessions that are held, by name."""
 
-    def __init__(self, ground: Ground, *, next_run: Callable[[SessionActor], Awaitable[bool]], wake: Begin) -> None:
-        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due."""
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        next_run: Callable[[SessionActor], Awaitable[bool]],
+        wake: Begin,
+        look_again: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due.
+
+        `look_again` does what others have made due in a session that was given back; without it nobody looks.
+        """
         self.diary = Diary()
         self.actors: dict[str, SessionActor] = {}
         self.left = False
         self._ground = ground
         self._next_run = next_run
         self._wake = wake
+        self._left: dict[str, Left] = {}
         self._minders: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self.alarm = Alarm(ground.clock, self._wake_up)
+        self._look_again = look_again
+        self.lookout = Lookout(ground.store, ground.clock, self._answered)
         self.teller = Teller(ground.parked, self.write_down)
 
     async def enter(self, session: str, begin: Begin) -> Entered:
@@ -79,6 +103,7 @@ class Sessions:
         """Begin nothing new, bring every run to its rest, and give all sessions back."""
         self.left = True
         await self.alarm.close()
+        await self.lookout.close()
         await self._stop_all(drain_seconds)
         for door in list(self._doors.values()):
             async with door:  # whoever is within has begun before we left; what it began is stopped below
@@ -98,11 +123,15 @@ class Sessions:
     async def _opened(self, session: str) -> SessionActor:
         actor = self.actors.get(session)
         if actor is None:
+            left = self._left.pop(session, None)
             try:
-                actor = self.actors[session] = await open_actor(self._ground, session)
+                actor = self.actors[session] = await open_actor(self._ground, session, left)
             except (StoreError, CorruptLog) as error:
+                if isinstance(error, SessionBusy):
+                    self._remember(session, left)  # it was not touched
                 self.write_down(session, "recover", error)
                 raise
+            self.lookout.forget(session)
         return actor
 
     def _door(self, session: str) -> asyncio.Lock:
@@ -180,11 +209,45 @@ class Sessions:
         self.teller.look_at(actor.state)
         if not self.left:
             self.alarm.set(session, due_at(actor.state) if actor.state.run is not None else None)
+        mark = self._ground.store.mark(session)
         try:
             await actor.close()
         except Exception as error:
             self.write_down(session, "close", error)
             raise
+        self._remember(session, actor.left)
+        if actor.state.run is not None or actor.state.queue:
+            self.watch(session, mark)
+
+    def watch(self, session: str, mark: str | None) -> None:
+        """Go on with a session at rest when others have written behind `mark`; without one, as soon as it is free."""
+        if not self.left and self._look_again is not None and self._ground.control is not None:
+            self.lookout.watch(session, mark)
+
+    def _remember(self, session: str, left: Left | None) -> None:
+        """Keep what it was left at, and less of those that were left longest ago."""
+        if left is None:
+            return
+        self._left[session] = left
+        records = sum(one.state.head for one in self._left.values()) - left.state.head
+        while len(self._left) > LEFT_SESSIONS_MOST or records > LEFT_RECORDS_MOST:
+            records -= self._left.pop(next(iter(self._left))).state.head
+        most = RENDERED_BYTES_MOST
+        for name, one in reversed(list(self._left.items())):
+            most -= 0 if one.rendered is None else one.rendered.size_bytes
+            if most < 0 and one.rendered is not None:
+                self._left[name] = replace(one, rendered=None)
+
+    async def _answered(self, session: str) -> None:
+        if self._look_again is not None:
+            mark = self._ground.store.mark(session)
+            try:
+                await self._look_again(session)
+            except SessionBusy:
+                self.watch(session, None)  # somebody was faster
+            except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from going on
+                self.write_down(session, "recover", error)
+                self.watch(session, mark)
 
     async def _wake_up(self, session: str) -> None:
         try:

@@ -7,6 +7,7 @@ from semel.core.parked import wants_a_look
 from semel.core.state import Session
 from semel.core.status import status_of
 from semel.core.values import derived_id
+from semel.core.waiting import WaitKind, pause_of
 from semel.ports.parked import Parked, ParkedCall, ParkedHook
 
 
@@ -47,10 +48,14 @@ def parked_of(state: Session) -> Parked | None:
     """What to tell; None where nobody is needed."""
     calls = wants_a_look(state)
     status = status_of(state, state.digest)
-    if not calls or status is None:
+    run = state.run if pause_of(state) is WaitKind.AUTH_REQUIRED else None
+    if status is None or not (calls or run is not None):
         return None
+    names = [key for key, _, _, _ in calls]
+    if run is not None:  # told once for each step, however often that is tried
+        names = [WaitKind.AUTH_REQUIRED, str(run.step.step_id if run.step is not None else 0)]
     return Parked(
-        key=derived_id("parked", state.lineage, status.run_id, *(key for key, _, _, _ in calls)),
+        key=derived_id("parked", state.lineage, status.run_id, *names),
         session=state.session,
         run_id=status.run_id,
         agent=status.agent,
@@ -58,4 +63,5 @@ def parked_of(state: Session) -> Parked | None:
         state=status.state,
         reason=status.reason or status.state,
         calls=tuple(ParkedCall(call_key=key, tool=tool, arguments=arguments, kind=kind) for key, tool, arguments, kind in calls),
+        why=run.pause.error.message if run is not None and run.pause is not None and run.pause.error is not None else None,
     )

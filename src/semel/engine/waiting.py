@@ -1,20 +1,20 @@
-"""Waiting that a cancellation cannot leave half done, and waiting for the first of several."""
+"""Waiting that a cancellation cannot leave half done, and waiting for any of several things."""
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def to_its_end(work: Coroutine[Any, Any, T], *, at_once: bool = False) -> T:
+async def to_its_end(work: "Coroutine[Any, Any, T] | asyncio.Future[T]", *, at_once: bool = False) -> T:
     """Wait for the work to its end, also when the waiting itself is cancelled; then let the cancellation through.
 
     With `at_once` it begins here and now, and only where it has to wait for something does a task of its own go on with it: what
     never waits cannot be cancelled on its way. That is for work which does not ask what task it runs in.
     """
-    if at_once:
+    if at_once and not isinstance(work, asyncio.Future):
         try:
             awaited = work.send(None)
         except StopIteration as end:
@@ -38,24 +38,30 @@ async def to_its_end(work: Coroutine[Any, Any, T], *, at_once: bool = False) -> 
     return task.result()
 
 
-async def first_of(futures: "Sequence[asyncio.Future[Any]]") -> None:
-    """Wait until one of them is done; none is cancelled. It is asyncio.wait for the case that every turn waits in.
+class Bell:
+    """Wakes the one task that waits until any of several things has happened. Whoever lets one happen rings it."""
 
-    As there, the loop goes round once also where one is done already, so that what has just been started begins.
-    """
-    waiter = asyncio.get_running_loop().create_future()
+    def __init__(self) -> None:
+        """It has not rung yet."""
+        self._rung = False
+        self._waiter: asyncio.Future[None] | None = None
 
-    def wake(_done: "asyncio.Future[Any]") -> None:
-        if not waiter.done():
-            waiter.set_result(None)
+    def ring(self, _done: object = None) -> None:
+        """Wake the task that waits, now or when it comes to wait; also what a future can call when it is done."""
+        self._rung = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
-    for future in futures:
-        future.add_done_callback(wake)
-    try:
-        await waiter
-    finally:
-        for future in futures:
-            future.remove_done_callback(wake)
+    async def wait(self) -> None:
+        """Wait for it to ring. The loop goes round once also where it has rung already, so that what has just started begins."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        if self._rung:
+            self._waiter.set_result(None)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        self._rung = False
 
 
 async def _resumed(work: Coroutine[Any, Any, T], awaited: object) -> T:

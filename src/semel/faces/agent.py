@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, TypeVar
 
 from msgspec import MsgspecError, convert, json
+from msgspec.structs import replace
 
 from semel import wiring
 from semel.core import limits as core_limits
@@ -14,11 +15,12 @@ from semel.core.guards import check_wire
 from semel.core.keys import canonical
 from semel.core.records import AgentRef, Config, Verdict
 from semel.core.rules import Rule
+from semel.core.state import Run
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.turn_view import StopCondition
 from semel.core.values import JSON, Bundle, Money, Part, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
-from semel.errors import BadAgent, BadSettings
+from semel.errors import BadAgent, BadSettings, SemelError
 from semel.faces.output import output_schema
 from semel.faces.policies import check_own_rules, rulebook
 from semel.ports.hook import Hooks, NamedHook
@@ -158,11 +160,22 @@ def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
     missing = wiring.key_missing(model.bundle, agent.model_options)
     if missing is not None:
         raise BadSettings(f"agent {agent.name!r} cannot reach its model: {missing}")
-    if agent.limits.cost is not None and not wiring.priced(model.bundle):
-        raise BadSettings(
-            f"agent {agent.name!r} has a cost limit, but no price is known for {model.bundle.model}; set one or drop it"
-        )
+    if agent.limits.cost is not None:
+        _check_cost_limit(agent, model.bundle)
     return _kit(agent, model, deps, clock, owns_model=model is not agent.model)
+
+
+def _check_cost_limit(agent: Agent[Any], bundle: Bundle) -> None:
+    """Raise BadSettings for a limit that could not hold: without a price, or with one in another currency."""
+    limit, currency = agent.limits.frozen().cost, wiring.cost_currency(bundle)
+    what = f"agent {agent.name!r} has a cost limit"
+    if currency is None:
+        raise BadSettings(
+            f"{what}, but no price is known for {bundle.model}; set `price` in its row of models.toml or in the model options, "
+            f"or drop the limit"
+        )
+    if limit is not None and limit.currency != currency:
+        raise BadSettings(f"{what} in {limit.currency}, but {bundle.model} is paid in {currency}; write the limit in {currency}")
 
 
 def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock: Clock) -> Kit:
@@ -173,6 +186,21 @@ def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock:
     own = given is not None and given.bundle == bundle
     model = given if given is not None and own else wiring.model_frozen(bundle, _options_for(agent, bundle, clock), clock)
     return _kit(agent, model, deps, clock, owns_model=model is not given)
+
+
+def refrozen_config(agent: Agent[OutputT], run: Run, clock: Clock) -> Config | None:
+    """The config of a run whose key was refused before a model answered, as its door is today; None where it stays (P11).
+
+    Only how the key is shown may be another one now: endpoint, model and the bytes of the request stay what they were (P4).
+    Behind an answer that is frozen, too (P5).
+    """
+    if run.model_steps or run.pause is None or run.pause.reason != "auth_required":
+        return None
+    try:
+        today = agent.model_port(clock).bundle
+    except SemelError:
+        return None  # what its name stands for today is nothing; the run has no need of it
+    return replace(run.config, bundle=today) if wiring.opened_otherwise(run.config.bundle, today) else None
 
 
 def check_policy(agent: Agent[OutputT]) -> None:

@@ -16,7 +16,7 @@ from semel.errors import BadAgent, RuntimeLeft, StoreError, UsageError
 from semel.faces.crew import AgentFinder
 from semel.faces.run import RunHandle, follow
 from semel.faces.views import frame_event, last_agent
-from semel.ports.control import Item, NotReached, Request, Served
+from semel.ports.control import Item, Leaving, NotReached, Request, Served
 from semel.ports.log import SessionStore
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ class CancelArgs(Arguments, frozen=True, kw_only=True):
     """When a run is to end."""
 
     at: Literal["now", "step_boundary"] = "now"
+    by: str | None = None
+
+
+class StopArgs(Arguments, frozen=True, kw_only=True):
+    """Who ends a run behind its turn."""
+
     by: str | None = None
 
 
@@ -142,7 +148,7 @@ VERBS: dict[str, tuple[type[Arguments], Act]] = {
     "send": (SendArgs, Desk.send),
     "retract": (KeyArgs, _retract),
     "cancel": (CancelArgs, lambda desk, session, args: desk.runtime.cancel(session, at=args.at, by=args.by)),
-    "stop": (Arguments, lambda desk, session, _: desk.runtime.stop(session)),
+    "stop": (StopArgs, lambda desk, session, args: desk.runtime.stop(session, by=args.by)),
     "resume": (Arguments, lambda desk, session, _: desk.runtime.resume(session)),
     "approve": (
         ApproveArgs,
@@ -184,7 +190,7 @@ async def answer_others(runtime: "Runtime", keeper: "RunKeeper") -> tuple[Served
         try:
             run = await desk.perform(request.session, request.verb, request.args)
         except RuntimeLeft:
-            raise NotReached("this process is stopping, and takes nothing more") from None
+            raise Leaving("it is stopping, and takes nothing more") from None
         return {"run_id": None if run is None else run.run_id, "head_seq": actor.state.head}
 
     try:

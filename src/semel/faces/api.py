@@ -21,6 +21,7 @@ from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
 from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
+from semel.engine.inbox import Choose
 from semel.engine.kit import Kit
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
@@ -34,12 +35,14 @@ from semel.faces.asking import (
     checked_approval,
     checked_cancel,
     checked_result,
+    checked_stop,
     message_of,
     result_of,
     retract_of,
+    stop_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
-from semel.faces.files import Files, attached
+from semel.faces.files import Files, attached, check_files
 from semel.faces.handles import SessionHandle
 from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
@@ -48,6 +51,7 @@ from semel.faces.signals import Stop
 from semel.faces.views import (
     InboxItem,
     answered_approval,
+    check_known,
     events_behind,
     find_call,
     find_waiting_call,
@@ -67,11 +71,11 @@ class Runtime:
     """All sessions of one state directory, for as long as the `async with` block lasts.
 
     `recover="auto"` resumes every open run whose lease is free and whose agent is among `agents` when the block is entered, and
-    again when something is due; "manual" leaves that to `resume`; "never" also leaves it to others to go on behind what is asked
-    of a run that nobody carries: it is only recorded. On leaving, nothing new is started, calls under way get `drain_seconds` to
-    come back and are recorded, and a run that is not finished stays open for a resume. `diary` tells what went wrong meanwhile,
-    `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can ask for what concerns the sessions
-    that are held; `unreachable` says why they cannot, if so.
+    again when something is due, or when another process has answered or has given back what it held; "manual" leaves that to
+    `resume`; "never" also leaves it to others to go on behind what is asked of a run that nobody carries: it is only recorded.
+    On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
+    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
+    block other processes of this user can ask for what concerns the sessions that are held; `unreachable` says why they cannot.
     """
 
     def __init__(
@@ -89,7 +93,8 @@ class Runtime:
         """`inline_sync` suits a process whose event loop serves nothing else. `ground` replaces the embedded store, for tests."""
         self.stop_outcome: StopOutcome | None = None
         self._ground = ground or wiring.ground_of(read_settings(state, inline_sync=inline_sync))
-        self._keeper = RunKeeper(self._ground, Crew(agents, deps, find_agent, self._ground.clock), carries=recover != "never")
+        crew = Crew(agents, deps, find_agent, self._ground.clock)
+        self._keeper = RunKeeper(self._ground, crew, carries=recover != "never", looks=recover == "auto")
         self._recover = recover
         self._drain_seconds = drain_seconds
         self._recovery: asyncio.Task[None] | None = None
@@ -169,7 +174,9 @@ class Runtime:
         beside = attached(files)
 
         def build() -> tuple[Send, Kit]:
-            return self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+            command, kit = self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+            check_files(beside.parts, kit.model.bundle)
+            return command, kit
 
         try:
             built = build()
@@ -215,30 +222,20 @@ class Runtime:
         A run that nobody carries is closed out here, without its agent where that is not at hand: then nobody asks what became of
         a call that a dead process may have sent, and it is unknown.
         """
-        choose = cancel_of(checked_cancel(at, by))
+        return await self._end(session, cancel_of(checked_cancel(at, by)))
 
+    async def stop(self, session: str, *, by: str | None = None) -> RunHandle[Any] | None:
+        """End the open run as `max_steps`, behind its turn or at once where it waits (A7, R38); otherwise as `cancel`."""
+        return await self._end(session, stop_of(checked_stop(by)))
+
+    async def _end(self, session: str, choose: Choose) -> RunHandle[Any] | None:
         async def begin(actor: SessionActor) -> str | None:
             run = actor.state.run
             if run is not None and not await actor.ask(choose) and actor.state.run is not None:
                 await actor.resume(self._keeper.kit_to_close(run, session), checked=False)
             return None if run is None else run.run_id
 
-        view_of(self._ground.store, session)
-        return await self._keeper.enter(session, begin)
-
-    async def stop(self, session: str) -> RunHandle[Any] | None:
-        """End the open run as `max_steps`, behind its turn or where it waits (A7, R38); None where no run is open.
-
-        A stop is not recorded until the run has ended: a process that dies before takes it along.
-        """
-
-        async def begin(actor: SessionActor) -> str | None:
-            run = actor.state.run
-            if run is not None:
-                await actor.end_run(None if actor.running else self._keeper.crew.kit_of(run, session))
-            return None if run is None else run.run_id
-
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         return await self._keeper.enter(session, begin)
 
     async def approve(
@@ -330,7 +327,7 @@ class Runtime:
 
         Raises BadAgent, SessionBusy, LogDamaged, NewerWriter.
         """
-        view_of(self._ground.store, session)
+        check_known(self._ground.store, session)
         self.check_open_run(session)
 
         async def begin(actor: SessionActor) -> str | None:

@@ -4,8 +4,8 @@ from typing import TypeVar
 
 from msgspec import MsgspecError, convert
 
-from semel.core.decide import answer_approval, cancel, deliver_message, deliver_result, retract, route
-from semel.core.effects import AnswerApproval, Cancel, Decision, DeliverResult, Message, UnderWay
+from semel.core.decide import answer_approval, cancel, deliver_message, deliver_result, retract, route, stop
+from semel.core.effects import AnswerApproval, Cancel, Decision, DeliverResult, Message, StopRun, UnderWay
 from semel.core.policy import Policy
 from semel.core.state import Session
 from semel.core.values import clean_text
@@ -35,6 +35,15 @@ def cancel_of(command: Cancel) -> Choose:
 
     def choose(state: Session, under_way: UnderWay | None) -> Decision:
         return cancel(state, command, under_way)
+
+    return choose
+
+
+def stop_of(command: StopRun) -> Choose:
+    """A stop; empty where no run is open, or it is to end anyway."""
+
+    def choose(state: Session, under_way: UnderWay | None) -> Decision:
+        return stop(state, command, under_way)
 
     return choose
 
@@ -70,6 +79,11 @@ def retract_of(key: str, by: str | None) -> Choose:
 def checked_cancel(at: str, by: str | None) -> Cancel:
     """Raises BadSettings for another point than `now` and `step_boundary`."""
     return _checked(Cancel, {"at": at, "by": by})
+
+
+def checked_stop(by: str | None) -> StopRun:
+    """Raises BadSettings for a wrong type."""
+    return _checked(StopRun, {"by": by})
 
 
 def checked_approval(call_key: str, decision: str, *, by: str | None, arguments: str | None, note: str | None) -> AnswerApproval:

@@ -1,5 +1,6 @@
 """The agents that a runtime knows, and what their runs are made of: the frozen part for the log, and the live part (a kit)."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from semel.core.state import Run, Session
 from semel.core.values import JSON, Part
 from semel.engine.kit import Kit
 from semel.errors import BadAgent
-from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, send_command
+from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, refrozen_config, send_command
 from semel.ports.world import Clock
 
 AgentAny = Agent[Any]
@@ -58,7 +59,10 @@ class Crew:
 
     def kit_of(self, run: Run, session: str) -> Kit:
         """The live objects of an open run. Raises BadAgent, BundleRefused."""
-        return kit_for_open_run(self.agent_of(run.agent, session), run.config, self._deps, self._clock)
+        agent = self.agent_of(run.agent, session)
+        config = refrozen_config(agent, run, self._clock)
+        kit = kit_for_open_run(agent, config or run.config, self._deps, self._clock)
+        return kit if config is None else dataclasses.replace(kit, refrozen=config)
 
     def check(self, run: Run, session: str) -> None:
         """Raises BadAgent where the agent of an open run is not found or has other tools, and BundleRefused."""

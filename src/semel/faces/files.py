@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from semel.core.media import MEDIA_BYTES_MOST, TOGETHER_BYTES_MOST, media_of
-from semel.core.values import Media, printable
+from semel import wiring
+from semel.core.media import MEDIA_BYTES_MOST, TOGETHER_BYTES_MOST, is_text_kind, media_of, text_of_file
+from semel.core.values import Bundle, Media, printable
 from semel.errors import BadSettings
 from semel.faces.reading import read_small
 from semel.ports.tool import File
@@ -47,11 +48,22 @@ def attached(files: Files) -> Attached:
     return Attached(parts=tuple(parts), files=tuple(found))
 
 
+def check_files(parts: Sequence[Media], bundle: Bundle) -> None:
+    """Raise BadSettings, which names the file and the limit, for a message that is more than its model's server takes (B18)."""
+    if (why := wiring.refused_file(bundle, parts)) is not None:
+        raise BadSettings(f"a file cannot be sent to {bundle.model}: {why}; send fewer or smaller ones")
+
+
 def _media_of(file: File) -> Media:
     try:
-        return media_of(file.content, file.media_type, file.name)
+        media = media_of(file.content, file.media_type, file.name)
     except (ValueError, TypeError) as error:
         raise BadSettings(f"a file cannot be sent: {error}") from None
+    if is_text_kind(media.media_type) and text_of_file(file.content) is None:
+        shown = repr(printable(media.name, limit=80)) if media.name else "the file"
+        kind = printable(media.media_type, limit=80)
+        raise BadSettings(f"a file cannot be sent: {shown} is taken for {kind}, and is not UTF-8; save it as UTF-8")
+    return media
 
 
 def _read(given: str | os.PathLike[str]) -> File:

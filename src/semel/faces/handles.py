@@ -68,9 +68,9 @@ class SessionHandle(Generic[OutputT]):
         """End the open run, now or behind its step; answered once that is durable, None where no run is open (Q14, R26)."""
         return await self._runtime.cancel(self.id, at=at, by=by)
 
-    async def stop(self) -> RunHandle[Any] | None:
-        """End the open run as `max_steps`: behind its turn, or at once where it waits. None where no run is open (A7, R38)."""
-        return await self._runtime.stop(self.id)
+    async def stop(self, *, by: str | None = None) -> RunHandle[Any] | None:
+        """End the open run as `max_steps`: behind its turn, or at once where it waits (A7, R38). Answered as `cancel` is."""
+        return await self._runtime.stop(self.id, by=by)
 
     async def approve(
         self, call: str, *, by: str | None = None, arguments: str | None = None, note: str | None = None

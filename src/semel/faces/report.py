@@ -27,14 +27,18 @@ class Report(Frozen, frozen=True, kw_only=True):
 
 def report_of(store: SessionStore, session: str, run_id: str | None = None) -> Report | None:
     """How a run stands in the log, by default the newest; None for one that has not started. Raises what `view_of` raises."""
-    view = view_of(store, session)
-    if run_id is not None and run_id != view.state.newest and run_id not in view.state.ended:
+    return report_in(store, view_of(store, session).state, run_id)
+
+
+def report_in(store: SessionStore, session: Session, run_id: str | None = None) -> Report | None:
+    """The same of a state that is at hand."""
+    if run_id is not None and run_id != session.newest and run_id not in session.ended:
         return None
-    state = as_of(view.state, run_id)
-    status = status_of(state, view.state.digest)
+    state = as_of(session, run_id)
+    status = status_of(state, session.digest)
     if status is None:
         return None
-    published = decode_status(store.read_status(session))
+    published = decode_status(store.read_status(session.session))
     if published is not None and (published.run_id, published.head_seq) == (status.run_id, status.head_seq):
         status = published
     ended = state.ended.get(status.run_id)

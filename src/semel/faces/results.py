@@ -7,7 +7,7 @@ from semel.core.records import Failure
 from semel.core.state import CacheProof, Ended, Session, UnknownCall
 from semel.core.status import standing
 from semel.core.values import Stop, Usage
-from semel.core.waiting import PAUSES, Wait, pause_of, waits_of
+from semel.core.waiting import PAUSES, Wait, WaitKind, pause_of, waits_of
 from semel.errors import RunNotCompleted
 
 OutputT = TypeVar("OutputT")
@@ -74,11 +74,18 @@ class Cancelled(_NotCompleted):
 
 @dataclass(frozen=True, kw_only=True)
 class Paused(_NotCompleted):
-    """The run is open and waits for somebody: a person's answer, the result of a held call. It goes on when that is there."""
+    """The run is open and waits for somebody: a person's answer, the result of a held call, a key that its provider knows.
+
+    It goes on when that is there, and for a key with the next resume. `error` is what the provider said.
+    """
 
     waits: tuple[Wait, ...] = field(default=())
+    error: Failure | None = None
 
     def _why(self) -> str:
+        if self.reason == WaitKind.AUTH_REQUIRED:
+            told = "" if self.error is None else f": {self.error.message}"
+            return f"its model's provider refused the key{told}. Give it the right one, then `semel resume {self.session}`"
         calls = ", ".join(wait.call_key[:8] for wait in self.waits if wait.call_key is not None)
         return f"it waits ({self.reason}{f': {calls}' if calls else ''}); see `semel inbox`"
 
@@ -87,12 +94,12 @@ Result = Completed[OutputT] | Interrupted | Failed | Cancelled | Paused
 
 
 def pause_result(state: Session, run_id: str) -> Paused | None:
-    """The open run as it waits for somebody; None where it does not."""
+    """The open run as it waits for somebody; None where it does not, also where its process has handed it over."""
     run, pause = state.run, pause_of(state)
-    if run is None or run.run_id != run_id or pause is None:
+    if run is None or run.run_id != run_id or pause is None or pause is WaitKind.RESTART:
         return None
-    waits = tuple(wait for wait in waits_of(state) if wait.kind in PAUSES)
-    return Paused(session=state.session, run_id=run_id, reason=str(pause), usage=run.usage, waits=waits)
+    waits, why = tuple(wait for wait in waits_of(state) if wait.kind in PAUSES), run.pause.error if run.pause else None
+    return Paused(session=state.session, run_id=run_id, reason=str(pause), usage=run.usage, waits=waits, error=why)
 
 
 def result_of(state: Session, ended: Ended, output: OutputT) -> Result[OutputT]:

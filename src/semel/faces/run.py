@@ -7,14 +7,16 @@ from typing import Any, Generic, TypeVar
 
 from semel.core.limits import Limits
 from semel.core.state import Run, Session
+from semel.core.status import decode_status
 from semel.core.values import Usage
 from semel.engine.feed import Committed, Subscription
-from semel.engine.session import SessionActor
+from semel.engine.lookout import LOOK_SECONDS
+from semel.engine.resume import Ground
+from semel.engine.sessions import Entered
 from semel.errors import RunNotCompleted
 from semel.faces.output import convert_output
 from semel.faces.results import Result, pause_result, result_of
-from semel.faces.views import event_of, frame_event
-from semel.ports.log import SessionStore
+from semel.faces.views import event_of, frame_event, view_of
 
 OutputT = TypeVar("OutputT")
 
@@ -49,25 +51,18 @@ class RunHandle(Generic[OutputT]):
     """One run of one session. It may be under way in this process, or finished long ago."""
 
     def __init__(
-        self,
-        run_id: str,
-        *,
-        store: SessionStore,
-        actor: SessionActor,
-        rest: "asyncio.Future[Session]",
-        subscription: Subscription,
-        output: type[OutputT] | None,
-        before: int = 0,
+        self, run_id: str, entered: Entered, ground: Ground, *, output: type[OutputT] | None, left: Callable[[], bool]
     ) -> None:
-        """Made by a Runtime. `subscription` began at the seq `before`, in front of what it did, so that no event is missed."""
+        """Made by a Runtime, which `left` asks whether it was left."""
         self.run_id = run_id
-        self.session = actor.state.session
-        self.before = before
-        self._store = store
-        self._actor = actor
-        self._rest = rest
-        self._subscription = subscription
+        self.session = entered.actor.state.session
+        self.before = entered.before
+        self._store, self._clock = ground.store, ground.clock
+        self._actor = entered.actor
+        self._rest = entered.rest
+        self._subscription = entered.subscription
         self._output = output
+        self._left = left
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,6 +73,11 @@ class RunHandle(Generic[OutputT]):
     def leftovers(self) -> tuple[str, ...]:
         """The keys of calls whose processes a dead runtime had left running, and which were ended."""
         return self._actor.leftovers
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether this process does not carry it, or not any more."""
+        return self._rest.done()
 
     def glance(self) -> "Glance | None":
         """Where the run is now; None once it is finished."""
@@ -90,7 +90,18 @@ class RunHandle(Generic[OutputT]):
 
     async def result(self) -> Result[OutputT]:
         """Wait for the end of the run. Raises what kept this process from carrying it on; the run itself is safe in the log."""
+        return self._result(await self.rest())
+
+    async def end(self) -> Result[OutputT]:
+        """Wait for the end of the run, also while it waits for somebody, and whichever process it goes on in. Never Paused.
+
+        It only looks, about once a second: a `Runtime` with recover="auto", or `semel resume`, goes on with the run. Raises what
+        `result` raises, and RunNotCompleted where this runtime is left before.
+        """
         state = await self.rest()
+        return self._result(state if self.run_id in state.ended else await self._ended())
+
+    def _result(self, state: Session) -> Result[OutputT]:
         ended = state.ended.get(self.run_id)
         paused = pause_result(state, self.run_id) if ended is None else None
         if paused is not None:
@@ -132,6 +143,22 @@ class RunHandle(Generic[OutputT]):
                     return
             elif live and event["run_id"] == self.run_id:
                 yield event
+
+    async def _ended(self) -> Session:
+        """Wait until the log says how it ended; that is read when its status says so, or when nobody works in it any more."""
+        read: str | None = None
+        while not self._left():
+            mark = self._store.mark(self.session)
+            if mark != read and (self._is_told_over() or self._store.owner(self.session) is None):
+                read, state = mark, view_of(self._store, self.session).state
+                if self.run_id in state.ended:
+                    return state
+            await self._clock.sleep(LOOK_SECONDS)
+        raise stopped(self.session, self.run_id)
+
+    def _is_told_over(self) -> bool:
+        status = decode_status(self._store.read_status(self.session))
+        return status is not None and (status.run_id != self.run_id or status.state not in ("running", "paused"))
 
     def _ends(self, event: dict[str, Any]) -> bool:
         return bool(event["type"] == "run_finished" and event["record"]["run_id"] == self.run_id)

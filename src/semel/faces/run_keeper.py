@@ -8,15 +8,16 @@ from semel.core.decide import due_message
 from semel.core.due import due_at, is_idle, overdue
 from semel.core.state import Run
 from semel.core.values import UserMessage
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit, closing_kit
 from semel.engine.resume import Ground
-from semel.engine.session import SessionActor
+from semel.engine.session import SessionActor, waits_for_somebody
 from semel.engine.sessions import Begin, Sessions
 from semel.errors import BadAgent, OutcomePending, SemelError
 from semel.faces.crew import Crew
 from semel.faces.run import RunHandle, stopped
-from semel.faces.views import view_of
+from semel.faces.views import check_known, view_of
 
 OutputT = TypeVar("OutputT")
 
@@ -24,11 +25,15 @@ OutputT = TypeVar("OutputT")
 class RunKeeper:
     """The sessions and the agents of a runtime, brought together."""
 
-    def __init__(self, ground: Ground, crew: Crew, *, carries: bool = True) -> None:
-        """`carries` is False for a process that only records what is asked, and leaves runs to others."""
+    def __init__(self, ground: Ground, crew: Crew, *, carries: bool = True, looks: bool = False) -> None:
+        """`carries` is False for a process that only records what is asked, and leaves runs to others.
+
+        One that `looks` goes on with what another process has answered in a session that this one gave back.
+        """
         self.ground = ground
         self.crew = crew
-        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on)
+        look_again = self._look_again if looks else None
+        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on, look_again=look_again)
         self.carries = carries
         self.unrecovered: dict[str, Exception] = {}
 
@@ -37,14 +42,13 @@ class RunKeeper:
         entered = await self.sessions.enter(session, begin)
         if entered.run_id is None:
             return None
+        state = entered.actor.state
         return RunHandle(
             entered.run_id,
-            store=self.ground.store,
-            actor=entered.actor,
-            rest=entered.rest,
-            subscription=entered.subscription,
-            output=output or self.crew.output_of(entered.actor.state, entered.run_id),
-            before=entered.before,
+            entered,
+            self.ground,
+            output=output or self.crew.output_of(state, entered.run_id),
+            left=lambda: self.sessions.left,
         )
 
     def check_open_run(self, session: str) -> bool:
@@ -68,18 +72,26 @@ class RunKeeper:
                 self.unrecovered[session] = error
                 self.sessions.write_down(session, "recover", error)
 
-    async def _recover(self, session: str) -> None:
+    async def _look_again(self, session: str) -> None:
+        """Go on with a session that others have written to. One whose key was refused here is not asked for again by that."""
+        await self._recover(session, unless=WaitKind.AUTH_REQUIRED)
+
+    async def _recover(self, session: str, *, unless: WaitKind | None = None) -> None:
+        mark = self.ground.store.mark(session)
         view = view_of(self.ground.store, session)
         state, due = view.state, due_message(view.state)
         ref = state.run.agent if state.run is not None else due.request.agent if due is not None else None
         if view.owner is None:
             self.sessions.teller.look_at(state)  # a process that died may have told nobody
-        if ref is None or ref.name not in self.crew.names or view.owner is not None:
+        if ref is None or ref.name not in self.crew.names:
             return
-        if state.run is None:
+        if view.owner is not None:
+            self.sessions.watch(session, None)  # it may be given back before its work is done
+        elif state.run is None:
             await self.sessions.enter(session, self._look)  # behind it the queue starts its next run
-        elif is_idle(state):
+        elif is_idle(state) or (unless is not None and pause_of(state) is unless):
             self.sessions.alarm.set(session, due_at(state))
+            self.sessions.watch(session, mark)
         else:
             self.check_open_run(session)
             await self.sessions.enter(session, self.carry_on)
@@ -111,7 +123,10 @@ class RunKeeper:
             handle = await self.enter(session, either, output)
             if not stranded or handle is None:
                 return handle
-            ended = (await handle.rest()).ended.get(handle.run_id)
+            state = await handle.rest()
+            ended, pause = state.ended.get(handle.run_id), pause_of(state)
+            if ended is None and pause is not None and pause is not WaitKind.RESTART:
+                raise waits_for_somebody(session, pause)
             if ended is None:
                 raise stopped(session, handle.run_id)
             if ended.unknown:
@@ -133,7 +148,7 @@ class RunKeeper:
 
     async def tell(self, session: str, ask: Callable[[SessionActor], Choose]) -> RunHandle[Any] | None:
         """Ask something of a session that exists; a run that nobody carried and that can go on now does, if its agent is here."""
-        view_of(self.ground.store, session)
+        check_known(self.ground.store, session)
 
         async def begin(actor: SessionActor) -> str | None:
             run = actor.state.run

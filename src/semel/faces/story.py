@@ -26,6 +26,7 @@ from semel.core.records import (
     RunFinished,
     RunPaused,
     RunStarted,
+    RunStopRequested,
     SendDelivered,
     Steered,
     StepStarted,
@@ -94,7 +95,8 @@ class SaidStory(msgspec.Struct, kw_only=True):
 class RunStory(msgspec.Struct, kw_only=True):
     """One run. `reason` is None while it is open; `resumes` counts how often a crash or a stop interrupted it.
 
-    `cancel` is how it was asked to end, and `pause` why it waited last, each None if it never was.
+    `cancel` is when it was asked to end, and `pause` why it waited last, each None if it never was; `stop` says that it was asked
+    to end as at a limit.
     """
 
     run_id: str
@@ -108,6 +110,7 @@ class RunStory(msgspec.Struct, kw_only=True):
     steps: list[StepStory] = []
     said: list[SaidStory] = []
     cancel: str | None = None
+    stop: bool = False
     pause: str | None = None
     finished_at_ms: int | None = None
     reason: str | None = None
@@ -144,7 +147,7 @@ def text_of(request: QueuedRequest) -> str:
     return "\n".join(message_text(entry.content) for entry in request.input if isinstance(entry.content, UserMessage))
 
 
-Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunPaused
+Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunStopRequested | RunPaused
 
 
 class Telling:
@@ -210,7 +213,15 @@ class Telling:
                 self._answered(record)
             case LateResult() if record.call_key in self._calls:
                 self._calls[record.call_key].late = output_text(record.output)
-            case Queued() | Steered() | FollowUpQueued() | SendDelivered() | RunCancelRequested() | RunPaused():
+            case (
+                Queued()
+                | Steered()
+                | FollowUpQueued()
+                | SendDelivered()
+                | RunCancelRequested()
+                | RunStopRequested()
+                | RunPaused()
+            ):
                 self._hear_from_outside(record)
             case HistorySupplied():
                 self._emit(SuppliedStory(supplied=len(record.entries), format=record.format))
@@ -221,6 +232,8 @@ class Telling:
         match record:
             case RunCancelRequested():
                 self._now.cancel = record.at
+            case RunStopRequested():
+                self._now.stop = True
             case RunPaused():
                 self._now.pause = record.reason
             case Queued():

@@ -14,6 +14,7 @@ from semel.core.records import AgentRef, ApprovalResolved, Delivery
 from semel.core.state import Session, UnknownCall
 from semel.core.summary import Summary, agent_of, decode_summary, encode_summary, summary_of
 from semel.core.values import JSON, Part, clean_json, clean_text
+from semel.core.waiting import RESUMED, WaitKind
 from semel.engine.feed import Committed, Event, Live
 from semel.errors import LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
@@ -29,13 +30,18 @@ class SessionView:
     mark: str | None = None
 
 
-def view_of(store: SessionStore, session: str) -> SessionView:
-    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+def check_known(store: SessionStore, session: str) -> None:
+    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at."""
     if not store.exists(session):
         remembered = witnessed(store.read_status(session))
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
+
+
+def view_of(store: SessionStore, session: str) -> SessionView:
+    """Read and fold a session. Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog."""
+    check_known(store, session)
     opening = Opening(session)
     view = store.read(session, take=opening.take)
     return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)
@@ -89,12 +95,16 @@ class InboxItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Stranded:
-    """A session whose run is open while nobody carries it: its process died, and `semel resume` goes on with it."""
+    """A session whose run is open while nobody carries it, and goes on with `semel resume`.
+
+    Its process died, or handed it over. With `key_refused` it waits for another key: that says what its model's provider said.
+    """
 
     session: str
     run_id: str
     agent: str
     since_ms: int
+    key_refused: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +117,22 @@ class WaitingCall:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Queue:
+    """A session at rest in whose queue so many messages wait; `held_up` says that a call before them is unknown (P31)."""
+
+    session: str
+    count: int
+    held_up: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """All that waits for somebody, over all sessions. `unreadable` is what `semel verify` is for."""
 
     calls: tuple[InboxItem, ...]
     waiting: tuple[WaitingCall, ...]
     stranded: tuple[Stranded, ...]
+    queues: tuple[Queue, ...]
     unreadable: dict[str, SemelError]
 
 
@@ -137,20 +157,34 @@ def waiting_of(store: SessionStore) -> Waiting:
     calls: list[InboxItem] = []
     waiting: list[WaitingCall] = []
     stranded: list[Stranded] = []
+    queues: list[Queue] = []
     unreadable: dict[str, SemelError] = {}
     for session in store.sessions():
         try:
             found = glance_of(store, session, remember=True)
-            owner = store.owner(session) if found.open_run else None
+            owner = store.owner(session) if found.open_run or found.queued else None
         except SemelError as error:
             unreadable[session] = error
             continue
         calls += [InboxItem(session=session, call=call, standing="unknown", agent=agent) for call, agent in found.unknown]
         waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
-        if found.open_run is not None and owner is None and found.state != "paused":
-            since, agent = found.updated_at_ms, found.agent or ""
-            stranded.append(Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since))
-    return Waiting(calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), unreadable=unreadable)
+        if owner is None and (run := _stranded(session, found)) is not None:
+            stranded.append(run)
+        if found.queued and found.open_run is None and owner is None:
+            held_up = any(call.run_id == found.run_id for call, _ in found.unknown)
+            queues.append(Queue(session=session, count=found.queued, held_up=held_up))
+    return Waiting(
+        calls=tuple(calls), waiting=tuple(waiting), stranded=tuple(stranded), queues=tuple(queues), unreadable=unreadable
+    )
+
+
+def _stranded(session: str, found: Summary) -> Stranded | None:
+    """The open run that a resume goes on with; None where none is open, or it waits for more than that."""
+    if found.open_run is None or (found.state == "paused" and found.reason not in RESUMED):
+        return None
+    refused = (found.why or "") if found.reason == WaitKind.AUTH_REQUIRED else None
+    since, agent = found.updated_at_ms, found.agent or ""
+    return Stranded(session=session, run_id=found.open_run, agent=agent, since_ms=since, key_refused=refused)
 
 
 def inbox_of(store: SessionStore) -> tuple[InboxItem, ...]:

@@ -5,6 +5,7 @@ Control contract
   CONTROL-2  `ask` and `stream` raise NotReached where nobody answers at that address, where whoever does is another user's or
              does not hold the session under the fence and lineage of the request, and where the answer breaks off. Behind that
              a request may have been carried out or not: the caller looks at the lease again, and asks again with the same key.
+           One that says Leaving carried out nothing.
   CONTROL-3  An answer stands for what is durable; the error of a refusal is raised with the class, code and exit that it had.
   CONTROL-4  `serve` keeps no session waiting: a client that is slow, dead or hostile costs its own connection only.
 """
@@ -22,6 +23,10 @@ PROTOCOL = 1
 
 class NotReached(Exception):
     """Nobody who holds the session answered; the lease alone says what follows from that."""
+
+
+class Leaving(NotReached):
+    """Whoever holds the session answered that it is stopping: it gives the session back when its calls have come back."""
 
 
 class Contact(Frozen, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 SessionStore contract
   STORE-1  `open` takes the session's lease first; while it is held, every other `open` of that session raises SessionBusy.
-  STORE-2  `open` verifies every frame. A torn tail is cut and its bytes kept aside; any other damage raises LogDamaged, an
-           intact frame that this build cannot interpret raises NewerWriter, and neither changes a byte (P7, W29).
+  STORE-2  `open` verifies every frame, but for STORE-8. A torn tail is cut and its bytes kept aside; any other damage raises
+           LogDamaged, an intact frame that this build cannot interpret raises NewerWriter, and neither changes a byte (P7, W29).
   STORE-3  `open` of a session that does not exist creates nothing durable until the first append.
   STORE-4  Each `open` has a fence above every fence the session ever had.
   STORE-5  `read` takes no lease, changes nothing, and shows only frames that can never vanish (P6).
@@ -11,6 +11,9 @@ SessionStore contract
            not fit into memory. `open` changes nothing before all are verified. What `take` raises ends either.
   STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
            nothing that is damaged is recalled (P33).
+  STORE-8  `open` with the bookmark of an earlier writer of this store reads, verifies and hands out only what lies behind it,
+           where the log goes on from there; where anything else may have happened to it, all of it. The rest of an open stays.
+  STORE-9  `mark` changes whenever the log is written to, and asks for no more than its file says of itself.
 
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
@@ -28,6 +31,8 @@ LogWriter contract
          writer goes on (W10, W12).
   LOG-12 `frame` gives any frame of the log again, verified, whether it was there at open or written since; it raises LogDamaged
          where the log does not hold it any more. What it costs does not grow with the log.
+  LOG-13 `bookmark` stands for the whole log behind a `close` in good order: every byte of it is durable. A writer that failed,
+         lost its lease, or whose file somebody changed has none.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,6 +62,14 @@ class View(Frozen, frozen=True, kw_only=True):
     head: int
     owner: str | None = None
     mark: str | None = None
+
+
+class Bookmark(Protocol):
+    """Where a writer left a log in good order. What else is in it is its store's business."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of the last frame, which names the whole history."""
 
 
 TakeFrames = Callable[[Sequence[Frame]], None]
@@ -116,6 +129,10 @@ class LogWriter(Protocol):
     def publish_status(self, status: bytes) -> None:
         """Replace the session's status document atomically; after a sync of what it describes."""
 
+    @property
+    def bookmark(self) -> Bookmark | None:
+        """Once it is closed: where the same store may open the session again (LOG-13)."""
+
     async def close(self) -> None:
         """Sync, close and give the lease back; idempotent."""
 
@@ -135,8 +152,11 @@ class SessionStore(Protocol):
     def owner(self, session: str) -> str | None:
         """Who holds the lease now, in words; None if nobody does."""
 
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> LogWriter:
-        """Take the lease, verify, recover the tail, and return the writer. `take` may be called in another thread."""
+    async def open(self, session: str, *, take: TakeFrames | None = None, bookmark: Bookmark | None = None) -> LogWriter:
+        """Take the lease, verify, recover the tail, and return the writer. `take` may be called in another thread.
+
+        With a `bookmark` of this store, `take` gets what lies behind it, or everything, from the lineage line on (STORE-8).
+        """
 
     def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         """Frames with seq > `after` that can never vanish; -1 includes the lineage line. The owner itself sees all of its own.
@@ -146,6 +166,9 @@ class SessionStore(Protocol):
 
     def blobs(self, session: str) -> Blobs:
         """The large content of a session, for reading."""
+
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are, without reading them; None where there is none."""
 
     def recall(self, session: str) -> bytes | None:
         """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""

@@ -10,7 +10,7 @@ MODEL-6  No error text carries a key, a header or a request body.
 
 import enum
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from semel.core.values import JSON, Block, Bundle, Frozen, Prompt, Stop, Usage
 from semel.errors import SemelError
@@ -139,6 +139,28 @@ class ModelPort(Protocol):
 
     async def close(self) -> None:
         """End all connections."""
+
+
+class Rendered(Protocol):
+    """The start of a conversation as a model rendered it, for the next model of the same bundle."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What keeping it costs."""
+
+
+@runtime_checkable
+class GoesOn(Protocol):
+    """A model that takes up what an equal one rendered before, instead of reading the conversation again; beside ModelPort.
+
+    Its requests stay those that MODEL-1 promises.
+    """
+
+    def rendered(self) -> Rendered:
+        """What it has rendered so far."""
+
+    def go_on_from(self, rendered: Rendered) -> None:
+        """Take it up, if it is of an equal bundle; else do nothing."""
 
 
 class TokenCounter(Protocol):

@@ -19,7 +19,9 @@ class ParkedCall(Frozen, frozen=True, kw_only=True):
 
 
 class Parked(Frozen, frozen=True, kw_only=True):
-    """A session that waits. `key` names this waiting and nothing else: the run and the calls that wait. `seq` is the last record.
+    """A session that waits. `key` names this waiting and nothing else: the run, and the calls or the step that wait.
+
+    `seq` is the last record. Without `calls` the run waits for another key (`reason` is `auth_required`), as `why` tells.
 
     `state` and `reason` are those of status.json; `next` is the command that goes on.
     """
@@ -32,6 +34,7 @@ class Parked(Frozen, frozen=True, kw_only=True):
     state: str
     reason: str
     calls: tuple[ParkedCall, ...]
+    why: str | None = None
     next: str = "semel inbox"
 
 

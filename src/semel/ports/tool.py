@@ -89,8 +89,9 @@ class Done(Frozen, frozen=True):
 class File(Frozen, frozen=True, kw_only=False):
     """A picture or a document, in memory: returned by a tool, alone or in a list with texts, or sent with a message.
 
-    The model sees it where its family takes such a file, and is told of it where not. Without a `media_type`, the content and
-    the `name` say what it is. At most 20 MiB, also together with the other files of its message or its result.
+    The model sees it where its family takes such a file, reads it where it is text, and is told of it otherwise. Text is UTF-8,
+    and that of a tool's file counts as the tool's text. Without a `media_type`, the content and the `name` say what it is. At
+    most 20 MiB, also together with the other files of its message or its result.
     """
 
     content: bytes

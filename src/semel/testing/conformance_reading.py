@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from semel.core.frame import Frame
-from semel.errors import ForeignWrite, LogDamaged, must
+from semel.errors import ForeignWrite, LogDamaged, WriterPoisoned, must
+from semel.ports.log import Bookmark, LogWriter, SessionStore
 from semel.testing.bench import SESSION, LogBench, LogCheck, records, refuses, started
 from semel.testing.conformance_floor import refuses_now
 
@@ -91,11 +92,90 @@ async def _remembered_while_the_log_is_the_same(bench: LogBench) -> None:
     must(other.recall(SESSION) is None, "what is forgotten is not recalled")
 
 
+async def _a_mark_tells_that_a_log_was_written_to(bench: LogBench) -> None:
+    store, other = bench.process(), bench.process()
+    must(store.mark(SESSION) is None, "a session that is not there has none")
+    writer = await started(store, "a")
+    first = other.mark(SESSION)
+    must(first is not None and first == store.mark(SESSION), "it is the same for every process")
+    await writer.append(records("b"))
+    second = other.mark(SESSION)
+    must(second != first, "a log that has grown has another")
+    await writer.close()
+    must(other.mark(SESSION) == second, "giving the session back changes nothing")
+
+
 async def _frames_are_found_again(bench: LogBench) -> None:
     writer = await started(bench.process(), "a")
     written = [*await writer.append(records("b")), *writer.note(records("c"))]
     must([writer.frame(frame.seq) for frame in written[::-1]] == written[::-1], "what was written is found again")
     await writer.close()
+
+
+async def _opened_from_a_bookmark(bench: LogBench) -> None:
+    store, other, taken = bench.process(), bench.process(), list[Frame]()
+    writer = await started(store, "a", "b")
+    bookmark, digest = await _closed(writer)
+    must(bookmark is not None and bookmark.digest == digest, "a writer that is closed leaves a bookmark of all of it")
+    writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
+    must(not taken and (writer.head, writer.digest) == (2, digest), "what nobody changed is not read again")
+    must(writer.frame(1).seq == 1, "and its frames are found")
+    await writer.append(records("c"))
+    bookmark, _ = await _closed(writer)
+    writer = await other.open(SESSION)
+    await writer.append(records("d", "e"))
+    await _closed(writer)
+    writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
+    must([frame.seq for frame in taken] == [4, 5] and writer.head == 5, "what another process added is read, and no more")
+    must([writer.frame(at).seq for at in (5, 1)] == [5, 1], "all frames are found")
+    bookmark, _ = await _closed(writer)
+    must(bench.raw(SESSION).count(b"\n") == 6, "nothing is there twice")
+    fence = (await _reopened(other)).fence
+    must((await _reopened(store, bookmark)).fence > fence, "a bookmark keeps no fence from rising")
+
+
+async def _a_bookmark_of_another_log_is_worth_nothing(bench: LogBench) -> None:
+    store, taken = bench.process(), list[Frame]()
+    writer = await started(store, "a", "b")
+    short = bench.raw(SESSION)
+    await writer.append(records("c"))
+    bookmark, _ = await _closed(writer)
+    whole = bench.raw(SESSION)
+    bench.plant(SESSION, short)
+    writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
+    must([frame.seq for frame in taken] == [0, 1, 2] and writer.head == 2, "a log that was cut is read from its start")
+    await writer.append(records("another"), at_ms=1)
+    await writer.append(records("another"), at_ms=1)
+    await writer.close()
+    taken.clear()
+    await _reopened(store, bookmark, taken)
+    must([frame.seq for frame in taken] == [0, 1, 2, 3, 4], "so is one that went on otherwise")
+    bench.plant(SESSION, whole[:100] + bytes([whole[100] ^ 1]) + whole[101:] + b"1")
+    await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
+
+
+async def _only_what_is_durable_has_a_bookmark(bench: LogBench) -> None:
+    writer = await started(bench.process(), "a")
+    bench.fail_next("sync")
+    await refuses(WriterPoisoned, lambda: writer.append(records("b")))
+    bookmark, _ = await _closed(writer)
+    must(bookmark is None, "a writer whose sync failed has none")
+    writer = await bench.process().open(SESSION)
+    bench.plant(SESSION, bench.raw(SESSION) + b"1")
+    bookmark, _ = await _closed(writer)
+    must(bookmark is None, "nor has one whose file was changed by somebody else")
+
+
+async def _closed(writer: LogWriter) -> tuple[Bookmark | None, str]:
+    await writer.close()
+    return writer.bookmark, writer.digest
+
+
+async def _reopened(store: SessionStore, bookmark: Bookmark | None = None, taken: list[Frame] | None = None) -> LogWriter:
+    """A writer that was opened and closed again."""
+    writer = await store.open(SESSION, take=None if taken is None else taken.extend, bookmark=bookmark)
+    await writer.close()
+    return writer
 
 
 READ_CHECKS: Mapping[str, LogCheck] = {
@@ -104,4 +184,8 @@ READ_CHECKS: Mapping[str, LogCheck] = {
     "STORE-6": _frames_are_handed_out,
     "STORE-6 readers": _readers_are_handed_frames_too,
     "STORE-7": _remembered_while_the_log_is_the_same,
+    "STORE-9": _a_mark_tells_that_a_log_was_written_to,
+    "STORE-8": _opened_from_a_bookmark,
+    "STORE-8 another log": _a_bookmark_of_another_log_is_worth_nothing,
+    "LOG-13": _only_what_is_durable_has_a_bookmark,
 }

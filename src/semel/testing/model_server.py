@@ -309,7 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         asyncio.run(_main(load_script(given.script), given.journal, given.port, given.format))
     except (UsageError, OSError) as error:
-        parser.exit(2, f"{error}\n")
+        parser.exit(2, f"semel: {error}\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,15 @@ def say(text: object) -> None:
     print(text, flush=True)
 
 
+def _tool(*, close_fds: bool) -> int:
+    """The pid of a process that outlives us, and is at work: within its exec it would still hold all that we hold."""
+    program = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
+    child = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, close_fds=close_fds)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child.pid
+
+
 async def main(root: str, session: str) -> None:
     store = FileStore(Path(root), SystemClock(), known=frozenset(), disk=KillingDisk.from_environment())
     try:
@@ -42,11 +51,9 @@ async def main(root: str, session: str) -> None:
                 writer.check()
                 say("held")
             elif word == "child":  # a tool that outlives us; it holds none of our descriptors
-                child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-                say(f"child {child.pid}")
+                say(f"child {_tool(close_fds=True)}")
             elif word == "leaky":  # a tool that is given every descriptor that can be given
-                child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-                say(f"child {child.pid}")
+                say(f"child {_tool(close_fds=False)}")
             elif word == "fork":  # a copy of this process, with all that it holds
                 forked = os.fork()
                 if forked == 0:

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from semel.adapters.control.lines import ANSWER_BYTES_MOST, NOT_HELD, Bounds, Reply, decode_reply, encode_line, error_of
+from semel.adapters.control.lines import ANSWER_BYTES_MOST, LEAVING, NOT_HELD, Bounds, Reply, decode_reply, encode_line, error_of
 from semel.adapters.control.place import is_trusted, peer_is_us
 from semel.adapters.control.server import Server
 from semel.errors import UsageError
-from semel.ports.control import PROTOCOL, Contact, Handler, Item, Leases, NotReached, Request
+from semel.ports.control import PROTOCOL, Contact, Handler, Item, Leases, Leaving, NotReached, Request
 
 
 class UnixControl:
@@ -106,6 +106,8 @@ async def _next(reader: asyncio.StreamReader, name: str) -> Reply:
         raise NotReached("the answer is none of this protocol")
     if reply.error is not None and reply.error.code == NOT_HELD:
         raise NotReached(reply.error.message)
+    if reply.error is not None and reply.error.code == LEAVING:
+        raise Leaving(reply.error.message)
     if reply.error is not None:
         raise error_of(reply.error)
     return reply

@@ -10,7 +10,7 @@ from semel.ports.control import PROTOCOL, Item, Request
 
 REQUEST_BYTES_MOST = 4 * 1024 * 1024
 ANSWER_BYTES_MOST = 160 * 1024 * 1024  # a record of 64 MiB may grow where it is escaped
-NOT_HELD = "not_held"
+NOT_HELD, LEAVING = "not_held", "leaving"
 _MESSAGE_CHARS_MOST = 4000
 
 

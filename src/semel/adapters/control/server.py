@@ -5,10 +5,10 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from semel.adapters.control.lines import NOT_HELD, Bounds, Refusal, Reply, decode_request, encode_line, refusal_of
+from semel.adapters.control.lines import LEAVING, NOT_HELD, Bounds, Refusal, Reply, decode_request, encode_line, refusal_of
 from semel.adapters.control.place import make_socket, peer_is_us, remove
 from semel.errors import InvariantBroken, SemelError, SessionBusy, StoreError, UsageError
-from semel.ports.control import Handler, Item, NotReached
+from semel.ports.control import Handler, Item, Leaving, NotReached
 
 _BACKLOG = 64
 
@@ -95,7 +95,8 @@ class Server:
                 found = {}
             end = Reply(id=name, ok=found)
         except NotReached as error:
-            end = Reply(id=name, error=Refusal(code=NOT_HELD, message=str(error), exit=SessionBusy.exit))
+            code = LEAVING if isinstance(error, Leaving) else NOT_HELD
+            end = Reply(id=name, error=Refusal(code=code, message=str(error), exit=SessionBusy.exit))
         except SemelError as error:
             end = Reply(id=name, error=refusal_of(error))
         except (OSError, TimeoutError):

@@ -125,7 +125,7 @@ class Disk:
         """What an open descriptor is."""
         return os.fstat(fd)
 
-    def status_of(self, path: Path) -> os.stat_result:
+    def status_of(self, path: Path | str) -> os.stat_result:
         """What a path names now; a symbolic link at its end is what it names."""
         return os.lstat(path)
 

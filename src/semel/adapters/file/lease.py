@@ -98,7 +98,8 @@ class Lease:
     def __init__(self, disk: Disk, fd: int, path: Path, address: str | None) -> None:
         """Made by `take`."""
         self._disk, self._fd, self.path, self._address = disk, fd, path, address
-        self._content = disk.read(fd)
+        self._at = str(path)  # asked about again and again
+        self._content = disk.read(fd)  # what we wrote, once `stamp` has
         self._inode = disk.status(fd)  # what an open file is, and on which device, never changes
         self._held = True
         self.fence = 0  # the tenure stamp, once there is one
@@ -121,6 +122,11 @@ class Lease:
                 raise
             disk.close(fd)
         raise SessionBusy(_busy(place.session, "somebody whose lease file could not be locked in time"))
+
+    @property
+    def content(self) -> bytes:
+        """What the file says: who had it last, and ourselves once there is a stamp."""
+        return self._content
 
     @property
     def stamped_before(self) -> bool:
@@ -149,7 +155,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise LeaseLost unless the lease is still ours: the same file in its place, with our stamp in it (P8)."""
-        if self._held and _is_at(self._disk, self._inode, self.path) and self._says_ours():
+        if self._held and _is_at(self._disk, self._inode, self._at) and self._says_ours():
             return
         raise LeaseLost(f"the lease {self.path} is no longer ours; another process may hold the session. Nothing was written.")
 
@@ -187,7 +193,7 @@ def _is_ours_now(place: Place, fd: int) -> bool:
     return False
 
 
-def _is_at(disk: Disk, inode: os.stat_result, path: Path) -> bool:
+def _is_at(disk: Disk, inode: os.stat_result, path: Path | str) -> bool:
     try:
         return same_file(inode, disk.status_of(path))
     except OSError:

@@ -5,13 +5,17 @@ with its bytes kept aside, and write again what only the page cache may hold.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
 
 from semel.adapters.file.aside import keep_aside
+from semel.adapters.file.bookmark import FileBookmark, Recovered
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private
-from semel.core.frame import Frame, Lineage, Scan, TailKind, line_of, witnessed
+from semel.core.frame import Frame, Lineage, TailKind, line_of, witnessed
+from semel.core.lookup import Lookup
 from semel.core.reading import PIECE_BYTES, Verification
 from semel.ports.log import TakeFrames
 
@@ -20,33 +24,43 @@ Witness = Callable[[str, Lineage | None], int]
 
 
 def recover(
-    place: Place, directory: int, lease: Lease, *, known: frozenset[str], witness: Witness, take: TakeFrames | None = None
-) -> Scan:
+    place: Place,
+    directory: int,
+    lease: Lease,
+    *,
+    known: frozenset[str],
+    witness: Witness,
+    take: TakeFrames | None = None,
+    bookmark: FileBookmark | None = None,
+) -> Recovered:
     """Verify the log of a session, stamp the lease, recover the tail and make what is left durable.
 
-    The frames go to `take` as they are read; without it they are in what is returned. Raises LogDamaged or NewerWriter, and
-    then nothing was changed.
+    The frames go to `take` as they are read; without it they are in what is returned. A log that goes on from the `bookmark` is
+    read from there. Raises LogDamaged or NewerWriter, and then nothing was changed.
     """
-    disk = place.disk
+    disk, path = place.disk, str(place.log)
     status = witnessed(place.read_status(directory))
-    verification = Verification(place.session, str(place.log), known)
     with naming("open", place.log):
         try:
             fd = open_private(disk, Place.LOG, directory, os.O_RDWR, place.log)
         except FileNotFoundError:
-            log = verification.end(max(status, witness(place.session, None) if lease.stamped_before else 0))
+            nothing = Verification(place.session, path, known)
+            log = nothing.end(max(status, witness(place.session, None) if lease.stamped_before else 0))
             lease.stamp(1)
-            return log
+            return Recovered(log, Lookup(path))
     try:
         with naming("sync", place.log):
             disk.sync(fd)
             disk.sync_directory(directory)
-        kept: list[Frame] = []
         with naming("read", place.log):
-            unproven = _read(disk, fd, verification, take or kept.extend)
+            start = bookmark if bookmark is not None and bookmark.stands(disk, fd, lease.content) else None
+            verification = Verification(place.session, path, known, None if start is None else start.point)
+            hand = _Hand(Lookup(path) if start is None else start.lookup, take)
+            unproven = _read(disk, fd, verification, hand.out)
         lineage = verification.point.lineage
         named = witness(place.session, lineage) if lineage or lease.stamped_before else 0  # a directory made anew remembers less
-        log = verification.end(max(status, named), kept)
+        log = verification.end(max(status, named), hand.kept)
+        log = log if start is None else replace(log, features=log.features | start.features)
         lease.stamp(log.point.fence + 1)
         with naming("recover", place.log):
             if log.tail.kind is TailKind.TORN:
@@ -57,13 +71,25 @@ def recover(
             _write_again(disk, fd, unproven)
     finally:
         disk.close(fd)
-    return log
+    return Recovered(log, hand.lookup)
+
+
+class _Hand:
+    """Notes where the frames are, and hands them out; keeps them where nobody takes them."""
+
+    def __init__(self, lookup: Lookup, take: TakeFrames | None) -> None:
+        self.lookup, self.kept = lookup, list[Frame]()
+        self._take = take or self.kept.extend
+
+    def out(self, frames: Sequence[Frame]) -> None:
+        self.lookup.add(frames)
+        self._take(frames)
 
 
 def _read(disk: Disk, fd: int, verification: Verification, take: TakeFrames) -> list[Frame]:
     """Hand out the frames of the log, piece by piece; returns those that no later frame calls durable."""
     unproven: list[Frame] = []
-    offset = 0
+    offset = verification.point.offset
     while piece := disk.read(fd, offset, PIECE_BYTES):
         offset += len(piece)
         frames = verification.feed(piece)

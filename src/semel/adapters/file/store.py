@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from semel.adapters.file import names
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
+from semel.adapters.file.bookmark import FileBookmark
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
@@ -19,13 +20,12 @@ from semel.adapters.file.recovery import recover
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.adapters.file.syncs import Syncs
 from semel.adapters.file.threads import settled
-from semel.adapters.file.writer import FileWriter, Recovered
+from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import Frame, Lineage, scan, witnessed
-from semel.core.lookup import Lookup
+from semel.core.frame import Lineage, scan, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.control import Contact
-from semel.ports.log import TakeFrames, View
+from semel.ports.log import Bookmark, TakeFrames, View
 from semel.ports.world import Clock
 
 _FIRST_LINE_BYTES = 4096  # a lineage line with the longest id is shorter
@@ -128,12 +128,13 @@ class FileStore:
                 return contact_of(self._disk, look, None if lineage is None else lineage.lineage)
         return None
 
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> FileWriter:
-        """Take the lease, verify every frame, recover the tail, and return the writer."""
+    async def open(self, session: str, *, take: TakeFrames | None = None, bookmark: Bookmark | None = None) -> FileWriter:
+        """Take the lease, verify every frame or those behind the bookmark, recover the tail, and return the writer."""
         place, syncs = Place(self._root, session), self._syncs_here()
+        start = bookmark if isinstance(bookmark, FileBookmark) else None
         if self._inline:
-            return self._open(place, take, syncs)
-        return await settled(lambda: self._open(place, take, syncs), FileWriter.abandon)
+            return self._open(place, take, start, syncs)
+        return await settled(lambda: self._open(place, take, start, syncs), FileWriter.abandon)
 
     def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
@@ -150,14 +151,18 @@ class FileStore:
         """The blobs of a session, for reading; its writer's may be changed."""
         return FileBlobs(Place(self._root, session), refuse_reader)
 
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are."""
+        try:
+            return mark_of(self._disk.status_of(self.log_path(session)))
+        except OSError:
+            return None
+
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
         self._refuse_newer_floor()
-        try:
-            mark = mark_of(self._disk.status_of(self.log_path(session)))
-        except OSError:
-            return None
-        return self._index.recall(session, mark)
+        mark = self.mark(session)
+        return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
         """Keep what was derived from a log."""
@@ -195,7 +200,7 @@ class FileStore:
             self._syncs = Syncs(loop)
         return self._syncs
 
-    def _open(self, place: Place, take: TakeFrames | None, syncs: Syncs) -> FileWriter:
+    def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
@@ -203,21 +208,12 @@ class FileStore:
             try:
                 if not self._parking:
                     refuse_marked(place)
-                lookup = Lookup(str(place.log))
-
-                def taken(frames: Sequence[Frame]) -> None:
-                    lookup.add(frames)
-                    if take is not None:
-                        take(frames)
-
-                passed = taken if take is not None else None
-                log = recover(place, directory, lease, known=self._known, witness=self.witness, take=passed)
-                lookup.add(log.frames)
-                self.floor.raise_to(log.features)
+                log = recover(place, directory, lease, known=self._known, witness=self.witness, take=take, bookmark=start)
+                self.floor.raise_to(log.scan.features)
                 writer = FileWriter(
                     place,
                     lease,
-                    Recovered(log, lookup),
+                    log,
                     floor=self.floor,
                     clock=self._clock,
                     syncs=syncs,

@@ -20,6 +20,8 @@ async def settled(work: Callable[[], T], undo: Callable[[T], None] | None = None
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancellation = error
+        except GeneratorExit:
+            raise  # the event loop is gone, and with it whoever waits
         except BaseException:  # noqa: BLE001  the task keeps it, and result() below raises it
             break
     if cancellation is None:

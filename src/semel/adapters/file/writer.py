@@ -8,25 +8,18 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from semel.adapters.file.blobs import FileBlobs
+from semel.adapters.file.bookmark import FileBookmark, Recovered, marks_of
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
 from semel.adapters.file.syncs import Syncs
-from semel.core.frame import Encoded, Frame, Scan, encode_frames, within_ceiling, witnessed
-from semel.core.lookup import Lookup
+from semel.core.frame import Encoded, Frame, encode_frames, within_ceiling, witnessed
 from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
 from semel.ports.log import Payload
 from semel.ports.world import Clock
-
-
-class Recovered(NamedTuple):
-    """What recovery found and made durable, and where to read its frames again."""
-
-    scan: Scan
-    lookup: Lookup
 
 
 class FileWriter:
@@ -49,11 +42,14 @@ class FileWriter:
         self.frames: Sequence[Frame] = log.scan.frames
         self.fence = lease.fence
         self._place, self._disk, self._path = place, place.disk, place.log
+        self._at = str(place.log)  # asked about before each write
         self._lease, self._floor, self._clock, self.inline = lease, floor, clock, inline
         self._syncs = syncs
         self.blobs = FileBlobs(place, self.check)
         self._point, self._lookup = log.scan.point, log.lookup
         self._durable = log.scan.point.seq - 1
+        self._features = log.scan.features
+        self.bookmark: FileBookmark | None = None
         self._parents_pending = True
         self._dead: tuple[type[StoreError], str] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -131,8 +127,23 @@ class FileWriter:
             try:
                 if self._dead is None and self._durable < self._point.seq - 1:
                     await self._do(lambda: self._sync(self._point.seq - 1))
+                self._leave_bookmark()
             finally:
                 self.abandon()
+
+    def _leave_bookmark(self) -> None:
+        """Say where the log ends, if all of it is durable and nobody touched it or its lease."""
+        with suppress(StoreError, OSError):
+            self._allow()
+            if self._fd is not None and self._durable == self._point.seq - 1:
+                self._lookup.let_go()
+                self.bookmark = FileBookmark(
+                    lease=self._lease.content,
+                    left=marks_of(self._disk.status(self._fd)),
+                    point=self._point,
+                    lookup=self._lookup,
+                    features=self._features,
+                )
 
     def abandon(self) -> None:
         """Give everything back at once; for a writer that nobody will ever use."""
@@ -152,7 +163,7 @@ class FileWriter:
             return
         try:
             found = self._disk.status(self._fd)
-            intact = found.st_size == self._point.offset and same_file(found, self._disk.status_of(self._path))
+            intact = found.st_size == self._point.offset and same_file(found, self._disk.status_of(self._at))
         except OSError:
             intact = False
         if not intact:
@@ -168,7 +179,9 @@ class FileWriter:
     def _write(self, batch: Sequence[Payload], at_ms: int | None) -> Sequence[Frame]:
         """One write at the end of the file, taken back if it fails; the floor comes first (W16)."""
         encoded = self._encode(batch, at_ms)
-        self._floor.raise_to({name for frame in encoded.frames for name in frame.requires})
+        required = {name for frame in encoded.frames for name in frame.requires}
+        self._floor.raise_to(required)
+        self._features |= required
         fd = self._file()
         try:
             self._disk.write(fd, encoded.data)

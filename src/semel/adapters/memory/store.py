@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from semel.adapters.memory.blobs import MemoryBlobs
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import Frame, Scan, encode_frames, scan, within_ceiling, witnessed
+from semel.core.frame import Frame, Point, Scan, encode_frames, scan, within_ceiling, witnessed
 from semel.core.lookup import Lookup
 from semel.core.reading import verified
 from semel.errors import (
@@ -30,7 +30,7 @@ from semel.errors import (
     must,
 )
 from semel.ports.floor import FeatureFloor
-from semel.ports.log import Payload, TakeFrames, View
+from semel.ports.log import Bookmark, Payload, TakeFrames, View
 from semel.ports.world import Clock
 
 
@@ -46,6 +46,25 @@ class MemoryLog:
     holder: "MemoryWriter | None" = None
     blobs: dict[str, bytes] = field(default_factory=dict)
     remembered: tuple[str, bytes] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBookmark:
+    """Implements `ports.log.Bookmark`; `mark` is that of the whole log up to here."""
+
+    mark: str
+    point: Point
+    lookup: Lookup
+    features: frozenset[str]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the last frame."""
+        return self.point.digest
+
+    def stands(self, data: bytes) -> bool:
+        """Whether the log goes on from here."""
+        return hashlib.sha256(data[: self.point.offset]).hexdigest() == self.mark
 
 
 class Medium:
@@ -118,18 +137,32 @@ class MemoryStore:
         log = self.medium.logs.get(session)
         return None if log is None or log.holder is None else "a process in memory"
 
-    async def open(self, session: str, *, take: TakeFrames | None = None) -> "MemoryWriter":
+    async def open(self, session: str, *, take: TakeFrames | None = None, bookmark: Bookmark | None = None) -> "MemoryWriter":
         """Take the lease, verify, cut a torn tail, and return the writer."""
         self._refuse_newer_floor()
         log = self.medium.logs.setdefault(session, MemoryLog())
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
-        found = verified(bytes(log.data), session, f"the log of {session!r}", self._known, anchor=witnessed(log.status))
-        lookup = Lookup(f"the log of {session!r}")
+        data, where = bytes(log.data), f"the log of {session!r}"
+        start = bookmark if isinstance(bookmark, MemoryBookmark) and bookmark.stands(data) else None
+        point = None if start is None else start.point
+        found = verified(
+            data[0 if point is None else point.offset :],
+            session,
+            where,
+            self._known,
+            anchor=witnessed(log.status),
+            start=point,
+        )
+        lookup = Lookup(where) if start is None else start.lookup
         lookup.add(found.frames)
-        if take is not None:
+        if take is not None and found.frames:
             take(found.frames)
-            found = replace(found, frames=())
+        found = replace(
+            found,
+            frames=() if take is not None else found.frames,
+            features=found.features if start is None else found.features | start.features,
+        )
         log.fence = max(log.fence, found.point.fence) + 1
         if len(log.data) > found.tail.offset:
             log.torn.append(bytes(log.data[found.tail.offset :]))
@@ -165,6 +198,10 @@ class MemoryStore:
             raise LeaseLost("only who holds the session's lease may change its blobs. Nothing was written.")
 
         return MemoryBlobs(self.medium.logs.setdefault(session, MemoryLog()).blobs, refuse)
+
+    def mark(self, session: str) -> str | None:
+        """Stands for the bytes of the log as they are."""
+        return _mark(self.medium.logs[session]) if self.exists(session) else None
 
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
@@ -216,6 +253,8 @@ class MemoryWriter:
         self._medium, self._floor, self._clock = store.medium, store.floor, clock
         self.blobs = MemoryBlobs(log.blobs, self.check)
         self._durable = found.point.seq - 1
+        self._features = found.features
+        self.bookmark: MemoryBookmark | None = None
         self._dead: tuple[type[StoreError], str] | None = None
 
     @property
@@ -249,7 +288,9 @@ class MemoryWriter:
         stamp = self._clock.now_ms() if at_ms is None else at_ms
         encoded = encode_frames(batch, self._point, at_ms=stamp, fence=self.fence, synced=synced)
         within_ceiling(encoded, self.ceiling_bytes, f"the log of {self._session!r}")
-        self._floor.raise_to(name for frame in encoded.frames for name in frame.requires)
+        required = {name for frame in encoded.frames for name in frame.requires}
+        self._floor.raise_to(required)
+        self._features |= required
         if self._medium.fails("write"):
             full = OSError(errno.ENOSPC, "no space left on the medium")
             raise AppendRefused(
@@ -288,8 +329,14 @@ class MemoryWriter:
         try:
             if self._dead is None and self._log.holder is self:
                 self._sync()
+                self._leave_bookmark()
         finally:
             self.die()
+
+    def _leave_bookmark(self) -> None:
+        if self._log.data and len(self._log.data) == self._point.offset:
+            self._lookup.let_go()
+            self.bookmark = MemoryBookmark(mark=_mark(self._log), point=self._point, lookup=self._lookup, features=self._features)
 
     def die(self) -> None:
         """Hold nothing any more, as after the death of the process."""

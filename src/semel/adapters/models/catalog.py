@@ -5,7 +5,7 @@ alone, so that a changed or withdrawn row moves nothing. Only the key is looked 
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -18,11 +18,13 @@ from semel.adapters.models.endpoint import Endpoint, parse_endpoint
 from semel.adapters.models.families import FAMILIES, built
 from semel.adapters.models.family import Family
 from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
+from semel.adapters.models.media import count, what_is
 from semel.adapters.models.opaque import StatePolicies
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import ModelRow, Provider, rows
 from semel.core.features import OPENROUTER_ECHO
-from semel.core.values import JSON, Bundle, Frozen
+from semel.core.media import is_text_kind
+from semel.core.values import JSON, Bundle, Frozen, Media
 from semel.errors import BadSettings, UnknownModel
 from semel.ports.model import BundleRefused, ModelPort
 from semel.ports.world import Clock
@@ -159,6 +161,16 @@ def check_bundle(bundle: Bundle) -> None:
         raise BundleRefused("frozen_render_config_drift", f"options {bundle.options} read back as {recorded}")
 
 
+def differ_in_auth(recorded: Bundle, today: Bundle) -> bool:
+    """Whether two bundles ask the same model at the same endpoint with the same bytes, and only open the door in another way."""
+    family = FAMILIES.get(recorded.family)
+    if family is None or recorded == today or recorded.family != today.family:
+        return False
+    was, found = family.decode(recorded.options), family.decode(today.options)
+    found = replace(found, dialect=replace(found.dialect, auth=was.dialect.auth))
+    return replace(today, options=family.encode(found)) == recorded
+
+
 def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOptions | None = None) -> str | None:
     """What to do about a key that `bundle` needs and `environ` lacks, None if nothing. For a check before a run."""
     if bundle.family == scripted.FAMILY:
@@ -172,12 +184,32 @@ def key_problem(bundle: Bundle, *, environ: Mapping[str, str], options: ModelOpt
     return None if optional or environ.get(name, "").strip() else f"no key for {endpoint.host}: set {name}"
 
 
-def has_price(bundle: Bundle) -> bool:
-    """Whether answers of this model come with a cost, so that a cost limit can hold."""
-    if bundle.family == scripted.FAMILY:
-        return False
-    options = FAMILIES[bundle.family].decode(bundle.options)
-    return options.price is not None or getattr(options.dialect, "cost_currency", None) is not None
+def cost_currency(bundle: Bundle) -> str | None:
+    """The currency of what answers of this model cost, so that a cost limit can hold; None where no price is known."""
+    family = FAMILIES.get(bundle.family)
+    if family is None:
+        return None
+    options = family.decode(bundle.options)
+    told: str | None = getattr(options.dialect, "cost_currency", None)
+    return told if told is not None or options.price is None else options.price.currency
+
+
+def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
+    """Which file of one message is more than the server of this model takes, and by which limit; None if none is."""
+    family, counted = FAMILIES.get(bundle.family), dict[str, int]()
+    if family is None:
+        return None  # a script, or a model of somebody's own, of which nothing is known
+    takes = family.takes(family.decode(bundle.options).dialect)
+    for media in files:
+        sort = takes.sort_of(media.media_type)
+        if sort is None:
+            continue  # told of in words, as what no limit is about
+        limit = takes.limits.exceeded(sort, media.size_bytes, counted)
+        if limit is None:
+            count(counted, sort)
+        elif not is_text_kind(media.media_type):
+            return f"{what_is(media)}: {takes.limits.words(limit, media.size_bytes)} ({limit} of {bundle.family})"
+    return None
 
 
 def state_policies_of(bundle: Bundle) -> StatePolicies:
@@ -190,11 +222,20 @@ def state_policies_of(bundle: Bundle) -> StatePolicies:
     return StatePolicies(text_state=getattr(dialect, "text_state", False), reasoning_echo=OPENROUTER_ECHO if openrouter else None)
 
 
-def known_of(spec: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
-    """What the catalog knows of a model by that name; nothing for one that it does not list."""
-    prefix, _, name = spec.partition(":")
-    provider = rows(environ).get(prefix)
-    return provider.models.get(name, ModelRow()) if provider is not None else ModelRow()
+def known_of(family: str, endpoint: str, model: str, environ: Mapping[str, str] = NOWHERE) -> ModelRow:
+    """What the catalog knows today of the model of a bundle; nothing for one that no row lists at its address."""
+    for provider in rows(environ).values():
+        row = provider.models.get(model) if provider.family == family else None
+        if row is not None and _serves_at(provider, endpoint, environ):
+            return row
+    return ModelRow()
+
+
+def _serves_at(provider: Provider, endpoint: str, environ: Mapping[str, str]) -> bool:
+    try:
+        return parse_endpoint(provider.url(environ)).base_url == endpoint
+    except BadSettings:  # a variable of its address is not set, so nobody asks it
+        return False
 
 
 def _build(

@@ -33,9 +33,8 @@ _REMEDIES = {
     FailureClass.OVERLOADED: "try again later",
     FailureClass.SERVER_ERROR: "try again later",
     FailureClass.TIMEOUT: "try again, or raise the model option limits",
-    FailureClass.UNREACHABLE: "check the network and the address",
     FailureClass.INTERRUPTED: "try again; if it stays, something on the way cuts streams",
-    FailureClass.INVALID_REQUEST: "check the model's name and its options",
+    FailureClass.INVALID_REQUEST: "check the model's name, its URL and its options",
     FailureClass.MALFORMED_OUTPUT: "check the address: this may be no API of that family",
 }
 
@@ -71,7 +70,7 @@ async def _findings(model: ModelPort) -> tuple[Finding, ...]:
             else:
                 answer = item
     except ModelFailed as failure:
-        return (Finding(what="answers", works=False, seen=f"{failure}; {remedy(failure)}"),)
+        return (Finding(what="answers", works=False, seen=_told(failure)),)
     assert answer is not None
     return (*_seen(answer, pieces), *await _counted(model))
 
@@ -82,7 +81,7 @@ def _seen(answer: Answer, pieces: int) -> list[Finding]:
     usage = answer.usage
     return [
         Finding(what="answers", works=True, seen=f"stopped with {printable(answer.raw_stop or str(answer.stop), limit=60)}"),
-        Finding(what="streams", works=pieces > 1 or None, seen=f"{pieces} pieces of text"),
+        Finding(what="streams", works=pieces > 1 or None, seen=f"{pieces} piece{'' if pieces == 1 else 's'} of text"),
         Finding(what="calls tools", works=_TOOL.name in called or None, seen=", ".join(called) or "it called none"),
         Finding(what="reports usage", works=usage != Usage(), seen=_usage(usage)),
         Finding(what="keeps state", works=bool(state) or None, seen=", ".join(state) or "none came with this answer"),
@@ -104,6 +103,9 @@ async def _counted(model: ModelPort) -> list[Finding]:
         return [Finding(what="counts tokens", works=False, seen=str(failure))]
 
 
-def remedy(failure: ModelFailed) -> str:
-    """What to do about a failure, in a few words."""
-    return _REMEDIES.get(failure.failure, "see the message")
+def _told(failure: ModelFailed) -> str:
+    """A failure and what to do about it, in one line. What was found before a server answered says itself what to do."""
+    said = str(failure).rstrip(".")
+    if failure.exchange.http_status is None and failure.failure in (FailureClass.AUTH, FailureClass.UNREACHABLE):
+        return said
+    return f"{said}; {_REMEDIES.get(failure.failure, 'see the message')}"

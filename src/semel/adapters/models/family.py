@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.adapters.models.controls import NEUTRAL, Abilities, Controls
+from semel.adapters.models.file_limits import Takes
 from semel.adapters.models.pricing import Price, check_price
 from semel.core.values import JSON, Bundle, Frozen
 from semel.errors import BadSettings
@@ -34,7 +35,7 @@ Own = TypeVar("Own", bound=FamilyOptions)
 class Family(Generic[Own]):
     """One family. `reserved` are the members of a request that semel sets itself; `check` refuses what a dialect cannot say.
 
-    `auths` are the shapes in which it sends a key, the default first; `path` is what follows the base URL of a model.
+    `path` is what follows the base URL of a model; `takes` says what its newest renderer shows of files, text apart.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Family(Generic[Own]):
     reserved: frozenset[str]
     path: str
     abilities: Callable[[Any], Abilities]
+    takes: Callable[[Any], Takes]
     check: Callable[[Any], None] = lambda _options: None
 
     def encode(self, options: Own) -> str:

@@ -14,7 +14,7 @@ from semel.adapters.models.rendering import Form, Renderer
 from semel.adapters.models.server_error import ErrorTable, ServerError, failed, not_an_answer
 from semel.core.values import JSON, Bundle, Prompt
 from semel.errors import need
-from semel.ports.model import Answer, Delta, ModelFailed, Request
+from semel.ports.model import Answer, Delta, ModelFailed, Rendered, Request
 from semel.ports.world import Clock
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class HttpModel:
     def __init__(self, *, bundle: Bundle, wire: Wire, transport: "Transport", clock: Clock) -> None:
         """All that decides bytes is in `bundle`; `transport` is bound to its endpoint and key."""
         self._bundle, self._wire, self._transport, self._clock = bundle, wire, transport, clock
-        self._renderer = Renderer(wire.form)
+        self._renderer = Renderer(wire.form, bundle)
 
     @property
     def bundle(self) -> Bundle:
@@ -64,6 +64,15 @@ class HttpModel:
     def render(self, prompt: Prompt) -> Request:
         """One request; equal prompts give equal bytes (MODEL-1)."""
         return self._renderer.render(prompt)
+
+    def rendered(self) -> Renderer:
+        """What it has rendered so far."""
+        return self._renderer
+
+    def go_on_from(self, rendered: Rendered) -> None:
+        """Take up what a model of an equal bundle rendered: that decides all bytes."""
+        if isinstance(rendered, Renderer) and rendered.bundle == self._bundle:
+            self._renderer = rendered
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """One exchange: text as it comes, then the answer. Raises ModelFailed."""

@@ -1,17 +1,17 @@
-"""Images and documents on the wire: which ones a family takes, and what stands in for those that it does not.
+"""Files on the wire: those that a family shows as they are, text as what it is, and a text in the place of all others.
 
-A request is never refused for one picture in its history: what a family has no form for is named in a text, so that the model
-knows that something was there (B18).
+A request is never refused for one picture in its history: what a family has no form for, or what is more than its server takes,
+is named in a text, so that the model knows that something was there (B18).
 """
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from semel.core.media import MEDIA_BYTES_MOST
+from semel.adapters.models.file_limits import IMAGES, NO_FORM, PDF, Takes
+from semel.core.media import is_text_kind, text_of_file
 from semel.core.values import JSON, Media, Part, Text, printable
 
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-PDF = "application/pdf"
 DOCUMENTS = {
     PDF: "pdf",
     "text/csv": "csv",
@@ -24,7 +24,6 @@ DOCUMENTS = {
     "text/markdown": "md",
 }
 _KINDS = frozenset({"image", "audio", "video"})
-_NO_FORM = "this model's API does not take it"
 
 
 class Shown(Media, frozen=True, kw_only=True):
@@ -38,39 +37,94 @@ class Shown(Media, frozen=True, kw_only=True):
         return self.media_type in IMAGES
 
 
-def missing(media: Media, why: str = _NO_FORM) -> str:
-    """The text in the place of what cannot be sent."""
-    kind = media.media_type.partition("/")[0]
-    name = f" {printable(media.name, limit=80)!r}" if media.name else ""
-    what = f"{kind if kind in _KINDS else 'document'}{name} of type {printable(media.media_type, limit=80)}"
-    return f"[{what} is not shown: {why}]"
+class Written(Media, frozen=True, kw_only=True):
+    """A text file with its text."""
+
+    text: str
 
 
-def parts_of(
-    parts: Sequence[Part],
-    loaded: Mapping[str, bytes],
-    *,
-    documents: frozenset[str],
-    text: Callable[[str], JSON],
-    shown: Callable[[Shown], JSON],
-    image_bytes_most: int = MEDIA_BYTES_MOST,
-) -> list[JSON]:
-    """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24).
+@dataclass(frozen=True, kw_only=True)
+class FileForm:
+    """How one renderer of a family writes files. `text` writes a text part, `shown` a picture or a document.
 
-    `image_bytes_most` is the largest picture that the family takes, in bytes of the file.
+    `written` writes a text file; `named_text` does where a family has no form of its own for it, and None is a renderer of the
+    time when text files were documents like others.
     """
-    found: list[JSON] = []
-    for part in parts:
-        if isinstance(part, Text):
-            found += [text(part.text)] if part.text.strip() else []
-        elif part.media_type in IMAGES and part.size_bytes > image_bytes_most:
-            why = f"it has {part.size_bytes} bytes, and this model's API takes pictures of at most {image_bytes_most}"
-            found.append(text(missing(part, why)))
-        elif part.media_type in IMAGES or part.media_type in documents:
-            found.append(shown(_with_bytes(part, loaded)))
-        else:
-            found.append(text(missing(part)))
-    return found
+
+    takes: Takes
+    text: Callable[[str], JSON]
+    shown: Callable[[Shown], JSON]
+    written: Callable[[Written, dict[str, int]], JSON] | None
+
+    def parts(self, parts: Sequence[Part], loaded: Mapping[str, bytes], counted: dict[str, int]) -> list[JSON]:
+        """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24).
+
+        `counted` are the pictures and documents that the message shows already; those that are added here are counted.
+        """
+        found: list[JSON] = []
+        for part in parts:
+            if isinstance(part, Text):
+                found += [self.text(part.text)] if part.text.strip() else []
+            elif self.written is not None and is_text_kind(part.media_type):
+                found.append(self._text_file(part, loaded, counted, self.written))
+            elif (why := self.takes.refusal(part, counted)) is not None:
+                found.append(self.text(missing(part, why)))
+            else:
+                count(counted, str(self.takes.sort_of(part.media_type)))
+                found.append(self.shown(_with_bytes(part, loaded)))
+        return found
+
+    def words_first(self, parts: Sequence[Part], loaded: Mapping[str, bytes]) -> tuple[list[str], list[Part]]:
+        """What the parts of a result say in words, text files among them, and the others: for where a result is text alone."""
+        words: list[str] = []
+        others: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text):
+                words.append(part.text)
+                continue
+            item = read_text(part, loaded) if self.written is not None and is_text_kind(part.media_type) else ""
+            if isinstance(item, Written):
+                words.append(named_text(item))
+            else:
+                others.append(part)
+        return [text for text in words if text.strip()], others
+
+    def _text_file(
+        self,
+        media: Media,
+        loaded: Mapping[str, bytes],
+        counted: dict[str, int],
+        written: Callable[[Written, dict[str, int]], JSON],
+    ) -> JSON:
+        item = read_text(media, loaded)
+        return self.text(missing(media, item)) if isinstance(item, str) else written(item, counted)
+
+
+def count(counted: dict[str, int], sort: str) -> None:
+    """One more of this sort."""
+    counted[sort] = counted.get(sort, 0) + 1
+
+
+def read_text(media: Media, loaded: Mapping[str, bytes]) -> Written | str:
+    """A text file with its text, or why it cannot be shown."""
+    text = text_of_file(loaded[media.sha256])
+    if text is None:
+        return "it is not UTF-8"
+    if not text.strip():
+        return "it is blank"
+    return Written(media_type=media.media_type, sha256=media.sha256, size_bytes=media.size_bytes, name=media.name, text=text)
+
+
+def missing(media: Media, why: str = NO_FORM) -> str:
+    """The text in the place of what cannot be sent."""
+    return f"[{what_is(media)} is not shown: {why}]"
+
+
+def named_text(item: Written) -> str:
+    """A text file as text, between lines that say what it is."""
+    what = what_is(item)
+    end = "" if item.text.endswith("\n") else "\n"
+    return f"[{what}]\n{item.text}{end}[end of {what}]"
 
 
 def told(parts: Sequence[Part]) -> str:
@@ -82,6 +136,13 @@ def told(parts: Sequence[Part]) -> str:
 def data_url(media: Shown) -> str:
     """The data as a URL."""
     return f"data:{media.media_type};base64,{media.data}"
+
+
+def what_is(media: Media) -> str:
+    """The kind, name and type of a file."""
+    kind = media.media_type.partition("/")[0]
+    name = f" {printable(media.name, limit=80)!r}" if media.name else ""
+    return f"{kind if kind in _KINDS else 'document'}{name} of type {printable(media.media_type, limit=80)}"
 
 
 def _with_bytes(media: Media, loaded: Mapping[str, bytes]) -> Shown:

@@ -16,7 +16,7 @@ _OPAQUE = re.compile(
     r"`?reasoning_content`? (in the thinking mode must be passed back|is missing in assistant tool call)"
     r"|encrypted[ _]content .*(could not be|was not issued)"
     r"|provided without its required|Items are not persisted when"
-    r"|Invalid `signature` in `thinking`",
+    r"|Invalid `?signature`? in `?thinking`?|missing a thought_signature|(invalid|corrupted) thought[_ ]signature",
     re.IGNORECASE,
 )
 _AGAIN = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|seconds)\b", re.IGNORECASE | re.ASCII)
@@ -78,7 +78,7 @@ def error_object(error: dict[str, JSON]) -> ServerError:
     resets = error.get("resets_at")
     metadata = error.get("metadata")
     return ServerError(
-        message=told(error),
+        message=_told_upstream(error),
         codes=tuple(code for code in named if isinstance(code, str) and code),
         status=next((number for number in numbers if 400 <= number < 600), None),
         retry_after_ms=_again(text_of(error.get("message"))),
@@ -86,6 +86,12 @@ def error_object(error: dict[str, JSON]) -> ServerError:
         moderated="flagged_input" in (metadata if isinstance(metadata, dict) else ()) or "misalignment" in error,
         details=tuple(items_of(error.get("details"))),
     )
+
+
+def _told_upstream(error: dict[str, JSON]) -> str:
+    """The message; a gateway that only says that its provider failed has the provider's own words beside it (wire 2)."""
+    upstream = text_of(member(error, "metadata", "raw")).strip()
+    return f"{told(error)}: {upstream}" if upstream else told(error)
 
 
 def refusal(_status: int, _headers: object, body: bytes) -> ServerError:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from semel.adapters.models.media import told
 from semel.core.persistent import Growing
-from semel.core.values import JSON, NO_MEDIA, AssistantMessage, Message, Prompt, Text
+from semel.core.values import JSON, NO_MEDIA, AssistantMessage, Bundle, Message, Prompt, Text
 from semel.ports.model import Request
 
 KEPT_BYTES = 64 * 1024 * 1024
@@ -26,7 +26,8 @@ class Place:
 
     `names` holds the tool of each call of the last answer by its id, `wire_ids` the id that its provider gave it, where that
     one is echoed; `tools` the names of all tools that were ever called, in that order; `documents` counts the documents of each
-    name, where no two may have the same; `shown` what tools showed and a family can only say behind all results. `media` holds
+    name, where no two may have the same; `shown` what tools showed and a family can only say behind all results. `counted` are
+    the pictures and documents shown since the last answer, for servers that take so many of them in one message. `media` holds
     bytes by their sha256 while messages that name them are rendered, and no longer.
     """
 
@@ -37,6 +38,7 @@ class Place:
     tools: dict[str, None] = field(default_factory=dict)
     documents: dict[str, int] = field(default_factory=dict)
     shown: list[JSON] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 class Form(Protocol):
@@ -66,11 +68,16 @@ class _Kept:
 class Renderer:
     """Renders in one form. Keeps what it rendered of the conversations it saw last, within KEPT_BYTES."""
 
-    def __init__(self, form: Form) -> None:
-        """`form` is bound to one bundle."""
-        self._form = form
+    def __init__(self, form: Form, bundle: Bundle | None = None) -> None:
+        """`form` is bound to one `bundle`, which another renderer need not know."""
+        self._form, self.bundle = form, bundle
         self._kept: OrderedDict[int, _Kept] = OrderedDict()  # by the identity of their origin, which the value keeps alive
         self._kept_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What it keeps."""
+        return self._kept_bytes
 
     def render(self, prompt: Prompt) -> Request:
         """One request body. The cost beyond copying it is that of the messages not rendered before."""
@@ -101,7 +108,10 @@ class Renderer:
     def _extend(self, kept: _Kept, messages: Sequence[Message], media: Mapping[str, bytes]) -> None:
         kept.place.media = media
         for index in range(len(kept.messages), len(messages)):
-            more = self._form.message(_in_words(messages[index]), kept.place)
+            message = messages[index]
+            if isinstance(message, AssistantMessage):
+                kept.place.counted.clear()
+            more = self._form.message(_in_words(message), kept.place)
             kept.body += more
             kept.digest.update(more)
         kept.place.media = NO_MEDIA

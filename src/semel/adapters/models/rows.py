@@ -57,7 +57,10 @@ class Provider(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def rows(environ: Mapping[str, str]) -> dict[str, Provider]:
-    """All rows by name: the shipped ones, and on top of them those of the operator's file. Raises BadSettings."""
+    """All rows by name: the shipped ones, and on top of them those of the operator's file. Raises BadSettings.
+
+    A row of theirs replaces a shipped one of its name; one that names no family adds to it, such as the price of a model.
+    """
     path = user_file(environ)
     return _shipped() if path is None else {**_shipped(), **_read(path, path.stat().st_mtime_ns)}
 
@@ -75,23 +78,34 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Provider]:
-    return _parse((Path(__file__).parent / "catalog.toml").read_text(encoding="utf-8"), "the shipped catalog")
+    return _parse((Path(__file__).parent / "catalog.toml").read_text(encoding="utf-8"), "the shipped catalog", {})
 
 
 @lru_cache(maxsize=4)
 def _read(path: Path, _changed: int) -> dict[str, Provider]:
     try:
-        return _parse(path.read_text(encoding="utf-8"), str(path))
+        return _parse(path.read_text(encoding="utf-8"), str(path), _shipped())
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"the model catalog {path} cannot be read: {error}") from None
 
 
-def _parse(text: str, name: str) -> dict[str, Provider]:
+def _parse(text: str, name: str, base: Mapping[str, Provider]) -> dict[str, Provider]:
     try:
-        table = msgspec.convert(tomllib.loads(text), dict[str, Provider])
+        table = msgspec.convert(_added(tomllib.loads(text), base), dict[str, Provider])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise BadSettings(f"the model catalog {name} cannot be read: {error}") from None
     for row in table:
         if not _NAME.fullmatch(row):
             raise BadSettings(f"the model catalog {name} has a row {row!r}; a name is of a to z, 0 to 9, - and _")
     return table
+
+
+def _added(table: dict[str, JSON], base: Mapping[str, Provider]) -> dict[str, JSON]:
+    """The table, where a row of a shipped name that names no family has the shipped one's members, too."""
+    found = dict(table)
+    for name, row in table.items():
+        if name in base and isinstance(row, dict) and "family" not in row:
+            shipped = msgspec.to_builtins(base[name])
+            inner = {part: {**shipped.get(part, {}), **more} for part, more in row.items() if isinstance(more, dict)}
+            found[name] = {**shipped, **row, **inner}
+    return found

@@ -163,7 +163,8 @@ def choose(script: Script, asked: Asked) -> int:
     index = asked.answers
     if index >= len(script.answers):
         raise ScriptRefused(
-            "script_exhausted", f"the script has {len(script.answers)} answers, this request asks for number {index + 1}"
+            "script_exhausted",
+            f"the script has {len(script.answers)} answers, this request asks for number {index + 1}; add one to the script",
         )
     if expect := script.answers[index].expect:
         text = json.dumps(asked.newest(), ensure_ascii=False)

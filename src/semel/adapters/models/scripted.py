@@ -17,7 +17,7 @@ from semel.adapters.models.script_steps import End, Head, HoldHere, Pause, Scrip
 from semel.adapters.models.server_error import ServerError, failed
 from semel.core.values import Bundle, Prompt
 from semel.errors import UnknownModel
-from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, Request
+from semel.ports.model import Answer, Delta, Exchange, FailureClass, ModelFailed, Rendered, Request
 from semel.ports.world import Clock
 
 FAMILY = "scripted"
@@ -46,7 +46,7 @@ class ScriptedModel:
         """`limits` decide when a silent reply is given up, as over HTTP."""
         self._bundle, self._clock, self._limits = bundle, clock, limits or Limits()
         self._options = ChatOptions()
-        self._renderer = Renderer(ChatForm(bundle, self._options))
+        self._renderer = Renderer(ChatForm(bundle, self._options), bundle)
         self._script = ScriptServer(script, ChatFormat())
 
     @property
@@ -57,6 +57,15 @@ class ScriptedModel:
     def render(self, prompt: Prompt) -> Request:
         """The request that a generic chat completions server would get."""
         return self._renderer.render(prompt)
+
+    def rendered(self) -> Renderer:
+        """What it has rendered so far."""
+        return self._renderer
+
+    def go_on_from(self, rendered: Rendered) -> None:
+        """Take up what a model of an equal bundle rendered: that decides all bytes."""
+        if isinstance(rendered, Renderer) and rendered.bundle == self._bundle:
+            self._renderer = rendered
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
         """Play the reply to `request`. Raises ModelFailed as the HTTP adapter would."""

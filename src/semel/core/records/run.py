@@ -183,8 +183,19 @@ class RunCancelRequested(Frozen, frozen=True, kw_only=True, tag="run_cancel_requ
     by: str | None = None
 
 
+class RunStopRequested(Frozen, frozen=True, kw_only=True, tag="run_stop_requested"):
+    """The run is to end as at a limit: behind its turn, or at once where nothing of it is under way (A7, P25)."""
+
+    run_id: str
+    by: str | None = None
+
+
 class RunPaused(Frozen, frozen=True, kw_only=True, tag="run_paused"):
-    """The run waits for something outside. Not terminal, and no orphan of a crash (R32)."""
+    """The run waits for something outside. Not terminal, and no orphan of a crash (R32).
+
+    `auth_required`: its model's provider refused the key, as `error` tells. `restart`: its process left in good order, and the
+    next one asks the model. `tool_held`: it waits for results that others owe.
+    """
 
     run_id: str
     reason: Literal["auth_required", "restart", "tool_held"]
@@ -243,6 +254,7 @@ RunRecord = (
     | FollowUpQueued
     | SendDelivered
     | RunCancelRequested
+    | RunStopRequested
     | RunPaused
     | BudgetFired
     | ResumeStarted

@@ -3,27 +3,35 @@
 import asyncio
 import sys
 import threading
-from contextlib import redirect_stdout, suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import aclosing, redirect_stdout, suppress
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from semel import wiring
+from semel.core.status import is_left
 from semel.engine.resume import Ground
-from semel.errors import RunNotCompleted, SemelError
+from semel.errors import SemelError, SessionBusy, need
 from semel.faces.api import Runtime
 from semel.faces.cli.carry import DRAIN_SECONDS, finder, ground_of
 from semel.faces.cli.endings import ending_line
 from semel.faces.cli.options import RunOptions, run_options
 from semel.faces.cli.output import talk
-from semel.faces.cli.progress import show_event
+from semel.faces.cli.owner import Turns, tell_of_leaving
+from semel.faces.cli.progress import Screen
 from semel.faces.cli.remedies import command, with_state
 from semel.faces.cli.sending import agent_for
 from semel.faces.cli.verbs import verb
 from semel.faces.handles import SessionHandle
-from semel.faces.report import report_of
+from semel.faces.owner import ask_owner, run_events
+from semel.faces.report import Report, report_in, report_of
 from semel.faces.run import RunHandle
 from semel.faces.signals import Stop
+from semel.faces.views import view_of
+from semel.ports.control import Contact, Item
+from semel.settings import read_settings
 
 
 @verb("semel chat", "semel chat --session customer-42", "semel chat --model openai:gpt-5")
@@ -34,7 +42,8 @@ def chat(*, session: str | None, options: RunOptions) -> int:
 
     A line that is sent while the agent works reaches its next request; any other starts a run. All of it is durable, and a run
     that is cut short by Ctrl-C goes on with `resume`. The agent is found as by `run`. A line that is refused says why, and the
-    conversation goes on.
+    conversation goes on. Where another process has the session, the lines go there, and what it does is shown; a run that it
+    leaves is gone on with here. So is one that waited, when somebody has answered from anywhere.
     """
     if options.as_json:
         raise click.UsageError("a chat has no --json; follow the records with `semel tail --follow --json`")
@@ -45,60 +54,171 @@ def chat(*, session: str | None, options: RunOptions) -> int:
 
 
 class Chat:
-    """One conversation."""
+    """One conversation, with a session that this process runs, or another one."""
 
     def __init__(self, ground: Ground, options: RunOptions, session: str) -> None:
         """Nothing is written before the first message."""
         self._ground, self._options, self._session = ground, options, session
+        self._logs = wiring.store_of(read_settings(options.state))
         self._shown: dict[str, asyncio.Task[None]] = {}
+        self._patient: dict[str, asyncio.Task[None]] = {}
+        self._box: SessionHandle[Any] | None = None
+        self._lacking: SemelError | None = None
 
     async def talk(self) -> int:
         """Until the input ends or a signal comes; then what is under way gets to its end, or is left for a resume."""
         stop, lines = Stop(), _lines_of_stdin()
         stop.listen()
-        agent = agent_for(self._session, self._options, self._ground)
         find = finder(self._options, self._ground)
-        runtime = Runtime(ground=self._ground, recover="manual", inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
-        talk(f"session {self._session}: a message a line; Ctrl-D ends")
-        async with runtime:
-            talking = asyncio.ensure_future(self._take(lines, runtime.session(self._session, agent=agent)))
+        self._runtime = Runtime(ground=self._ground, inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
+        async with self._runtime:  # which knows no agent yet, so that it takes up no other session
+            self._prepare()
+            talk(f"session {self._session}: a message a line; Ctrl-D ends")
+            self._attach()
+            talking = asyncio.ensure_future(self._take(lines))
             waiting: list[asyncio.Future[Any]] = [talking, stop.asked]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if stop.asked.done():
-                talking.cancel()
-                await asyncio.wait({talking})
+                await _cut([talking])
+            elsewhere = [run for run in self._shown if not self._is_ours(run)]
+            await _cut([*self._patient.values(), *(self._shown.pop(run) for run in elsewhere)])
         await asyncio.gather(*self._shown.values())
         if stop.number is not None:
-            talk(f"semel: stopped. What was durable stays; {command('resume', self._session)} goes on")
+            goes_on = "its run goes on in its own process" if elsewhere else f"{self._next()} goes on"
+            talk(f"semel: stopped. What was durable stays; {goes_on}")
             return 128 + stop.number
         return await talking
 
-    async def _take(self, lines: "asyncio.Queue[str | None]", session: SessionHandle[Any]) -> int:
+    def _next(self) -> str:
+        """The command that goes on with the session."""
+        known = self._ground.store.exists(self._session)
+        is_open = known and view_of(self._ground.store, self._session).state.run is not None
+        return command("resume", self._session) if is_open else command("chat", "--session", self._session)
+
+    def _prepare(self) -> None:
+        """Find the agent, which is not needed as long as another process has the session."""
+        try:
+            agent = agent_for(self._session, self._options, self._ground)
+            self._box = self._runtime.session(self._session, agent=agent)
+        except SemelError as error:
+            if self._owner() is None:
+                raise
+            self._lacking = error
+
+    def _owner(self) -> Contact | None:
+        control = self._ground.control
+        return control.contact(self._session) if control is not None and self._ground.store.exists(self._session) else None
+
+    def _attach(self) -> None:
+        """Show what another process does in the session, or go on with what a dead one has left in it."""
+        contact, store = self._owner(), self._ground.store
+        if contact is not None:
+            talk(f"semel: {contact.owner} has this session, with its own agent; your lines go there, and what it does is shown")
+        run = view_of(store, self._session).state.run if store.exists(self._session) else None
+        if run is not None:
+            self._shown[run.run_id] = asyncio.ensure_future(self._show_elsewhere(run.run_id))
+
+    async def _take(self, lines: "asyncio.Queue[str | None]") -> int:
         while (line := await lines.get()) is not None:
             if not line.strip():
                 continue
             try:
-                run = await session.send(line.rstrip("\n"), delivery="steer")
+                await self._send(line.rstrip("\n"))
             except SemelError as error:
                 talk(f"semel: {with_state(str(error))}")
-                continue
-            if run.run_id not in self._shown:
-                self._shown[run.run_id] = asyncio.ensure_future(self._show(run))
-        await asyncio.gather(*self._shown.values())
+        while going := [task for task in self._shown.values() if not task.done()]:
+            await asyncio.wait(going)
         report = report_of(self._ground.store, self._session) if self._ground.store.exists(self._session) else None
         return 0 if report is None else report.status.exit
 
-    async def _show(self, run: RunHandle[Any]) -> None:
+    async def _send(self, line: str) -> None:
+        """Give a line to whoever has the session; nobody else having it, to this process. Its key is made once."""
+        key, turns = self._runtime.new_key(), Turns(self._ground)
+        while True:
+            busy: SessionBusy | None = None
+            if self._box is not None:
+                try:
+                    run = await self._box.send(line, key=key, delivery="steer")
+                except SessionBusy as error:
+                    busy = error
+                else:
+                    return self._show(run.run_id, self._show_ours(run), waits=run.at_rest)
+            args: Item = {"text": line, "key": key, "delivery": "steer"}
+            answer = await ask_owner(self._ground, self._session, "send", args, leaving=tell_of_leaving)
+            if answer is not None:
+                return self._show(answer["run_id"], self._show_elsewhere(answer["run_id"]))
+            if busy is None:
+                raise need(self._lacking, "an agent is there, or it is said why not")
+            turns.taken(busy)
+
+    def _show(self, run_id: str, showing: "Coroutine[Any, Any, None]", *, waits: bool = False) -> None:
+        """Show a run, unless it is shown already. `waits` says that nothing follows from the line for now."""
+        if waits and run_id in self._patient:
+            talk(f"semel: kept. The run still waits; {command('inbox')} says for what")
+        if run_id in self._shown:
+            showing.close()
+        else:
+            self._shown[run_id] = asyncio.ensure_future(showing)
+
+    async def _show_ours(self, run: RunHandle[Any]) -> None:
+        report, screen = None, Screen(self._options)
         try:
             async for event in run.events(after=run.before, live=True):
-                show_event(event, self._options)
-            with suppress(RunNotCompleted):
-                await run.result()
+                screen.show(event)
+            report = report_in(self._ground.store, await run.rest(), run.run_id)
         except SemelError as error:
             talk(f"semel: {with_state(str(error))}")
-        report = report_of(self._ground.store, self._session, run.run_id)
-        if report is not None and report.status.state not in ("completed", "running"):
+        self._tell_end(run.run_id, report)
+
+    async def _show_elsewhere(self, run_id: str) -> None:
+        """Show a run of another process; one that its process has left is gone on with here."""
+        await self._follow(run_id)
+        report = report_of(self._ground.store, self._session, run_id)
+        if report is None or not is_left(report.status):
+            self._tell_end(run_id, report)
+            return
+        talk("semel: the process that carried the run has gone; this one goes on with it")
+        try:
+            run = await self._runtime.resume(self._session)
+        except SemelError as error:
+            talk(f"semel: {with_state(str(error))}")
+            return
+        if run is not None:
+            await self._show_ours(run)
+
+    async def _follow(self, run_id: str, waits_behind: int | None = None) -> None:
+        screen = Screen(self._options)
+        events = run_events(self._ground, self._logs, self._session, run_id, live=True, waits_behind=waits_behind)
+        async with aclosing(events):
+            async for event in events:
+                if event.get("run_id", run_id) == run_id:
+                    screen.show(event)
+
+    def _tell_end(self, run_id: str, report: Report | None) -> None:
+        if report is None or report.status.state == "completed" or is_left(report.status):
+            return
+        talk(f"semel: {ending_line(report.status)}")
+        if report.status.state == "paused":
+            self._patient[run_id] = asyncio.ensure_future(self._wait_for_answer(run_id, report.status.head_seq))
+
+    async def _wait_for_answer(self, run_id: str, head: int) -> None:
+        """Show how a run goes on that waited for somebody, wherever it does."""
+        await self._follow(run_id, head)
+        report = report_of(self._ground.store, self._session, run_id)
+        if report is not None and report.status.state != "completed" and not is_left(report.status):
             talk(f"semel: {ending_line(report.status)}")
+
+    def _is_ours(self, run_id: str) -> bool:
+        """Whether this process carries the run, or nobody does any more."""
+        held_here = self._session in self._runtime.resources().sessions
+        return self._shown[run_id].done() or held_here or self._owner() is None
+
+
+async def _cut(tasks: "Sequence[asyncio.Task[Any]]") -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def _lines_of_stdin() -> "asyncio.Queue[str | None]":

@@ -2,8 +2,9 @@
 
 import sys
 
-from semel.core.status import Status
+from semel.core.status import Status, is_left
 from semel.core.targets import cache_words
+from semel.core.waiting import WaitKind
 from semel.errors import SemelError
 from semel.faces.cli.carry import Carried, Round
 from semel.faces.cli.lines import duration, usage_text
@@ -30,8 +31,6 @@ _REMEDIES = {
 WAITING = {
     "approval": "a call waits for an approval",
     "tool_held": "a held call waits for its result",
-    "auth_required": "its model refused the key",
-    "restart": "it waits for a restart",
 }
 
 
@@ -52,7 +51,7 @@ def _ending(carried: Carried, stopped_by: int | None, options: RunOptions) -> in
         return _failed(carried, carried.error, options)
     if report is not None and options.as_json:
         json_line(report.as_json())
-    if report is not None and report.status.state != "running":
+    if report is not None and not is_left(report.status):
         _told(report, options)
         return report.status.exit
     if stopped_by is not None:
@@ -100,6 +99,8 @@ def ending_line(status: Status) -> str:
             why = f"{status.error.code}: {status.error.message}" if status.error else status.reason or "no reason"
             return with_state(f"{what} failed: {why.rstrip('.')}. {_remedy(status)}")
         case "paused":
+            if status.reason == WaitKind.AUTH_REQUIRED:
+                return f"{what} is paused: its model's provider refused the key{_refused(status)}"
             return f"{what} is paused: {WAITING.get(str(status.reason), str(status.reason))}; {command('inbox')} says what to do"
         case _:
             return f"{what} is {status.state}"
@@ -109,6 +110,12 @@ def _saved(status: Status) -> str:
     """What the provider's cache served behind a resume, or what kept it from that."""
     told = status.cache if isinstance(status.cache, tuple) else ()
     return "".join(f"; {cache_words(proof)}" for proof in told[-1:] if proof.read is not None or proof.broken)
+
+
+def _refused(status: Status) -> str:
+    """What the provider said, which names where the key came from, and what to do then."""
+    told = f": {status.error.message.rstrip('.')}" if status.error is not None else ""
+    return f"{told}. Give it the right one, then {command('resume', status.session)} reads it anew and goes on"
 
 
 def _goes_on(status: Status) -> str:

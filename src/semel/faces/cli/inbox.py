@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
+from semel.core.explain import count
 from semel.core.values import JSON
 from semel.errors import SemelError
 from semel.faces.cli.carry import ground_of
@@ -11,7 +12,7 @@ from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, table, talk
 from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
-from semel.faces.views import InboxItem, Stranded, Waiting, WaitingCall, waiting_of
+from semel.faces.views import InboxItem, Queue, Stranded, Waiting, WaitingCall, waiting_of
 
 _EXIT_UNREADABLE = 6
 WAITS_FOR = {"approval": "an approval", "held": "its result (held)", "deferred": "its result (deferred)"}
@@ -24,7 +25,7 @@ WAITS_FOR = {"approval": "an approval", "held": "its result (held)", "deferred":
 @state_option
 @json_option
 def inbox(*, state: str | None, as_json: bool) -> int:
-    """List the calls that wait for a person, and the runs whose process died.
+    """List what waits for a person: calls, runs that want another key, runs whose process died, and queues nobody begins with.
 
     An unknown call left the process, and nobody inside can tell whether it took effect. Look at the outside, then tell semel
     with `resolve`. One that waits for an approval is answered with `approve` or `deny`, and one that was held or deferred gets
@@ -36,7 +37,8 @@ def inbox(*, state: str | None, as_json: bool) -> int:
     if as_json:
         calls = [_call_json(item, following[item.call.call_key]) for item in waiting.calls]
         lost = [_lost_json(session, error) for session, error in waiting.unreadable.items()]
-        for value in [*calls, *map(_waiting_json, waiting.waiting), *map(_run_json, waiting.stranded), *lost]:
+        waits = [*map(_waiting_json, waiting.waiting), *map(_run_json, waiting.stranded), *map(_queue_json, waiting.queues)]
+        for value in [*calls, *waits, *lost]:
             json_line(value)
     else:
         _show_inbox(waiting, following)
@@ -52,7 +54,7 @@ def _next_of(calls: Iterable[InboxItem]) -> dict[str, str]:
 
 
 def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
-    if not (waiting.calls or waiting.waiting or waiting.stranded or waiting.unreadable):
+    if not (waiting.calls or waiting.waiting or waiting.stranded or waiting.queues or waiting.unreadable):
         talk("the inbox is empty")
     rows = [
         (item.call.call_key[:8], item.call.tool, item.call.arguments, item.session, moment(item.call.since_ms))
@@ -65,11 +67,22 @@ def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
             talk(f"  {one}")
     _show_waiting(waiting.waiting)
     for run in waiting.stranded:
-        shown(f"run {run.run_id[:8]} of session {run.session} is open since {moment(run.since_ms)}, and nobody carries it")
+        shown(one_line(_run_line(run)))
     if waiting.stranded:
-        talk(f"{command('resume')} goes on with what nobody carries")
+        talk(f"{command('resume')} goes on with what nobody carries, and reads keys anew")
+    for queue in waiting.queues:
+        why = " behind a call whose outcome is unknown: a verdict lets them go, or" if queue.held_up else ":"
+        shown(f"{count(queue.count, 'message')} in the queue of session {queue.session}{why} {_start_of(queue)}")
     for session, error in waiting.unreadable.items():
         shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {error}"))
+
+
+def _run_line(run: Stranded) -> str:
+    what, since = f"run {run.run_id[:8]} of session {run.session}", moment(run.since_ms)
+    if run.key_refused is None:
+        return f"{what} is open since {since}, and nobody carries it"
+    said = f": {run.key_refused}" if run.key_refused else ""
+    return f"{what} waits for another key since {since}{said}"
 
 
 def _show_waiting(calls: Sequence[WaitingCall]) -> None:
@@ -135,12 +148,28 @@ def _waiting_json(one: WaitingCall) -> dict[str, JSON]:
 
 def _run_json(run: Stranded) -> dict[str, JSON]:
     return {
-        "kind": "run",
+        "kind": "run" if run.key_refused is None else "auth_required",
         "session": run.session,
         "run_id": run.run_id,
         "agent": run.agent,
         "since_ms": run.since_ms,
+        **({} if run.key_refused is None else {"why": run.key_refused}),
         "next": plain_command("resume", run.session),
+    }
+
+
+def _start_of(queue: Queue) -> str:
+    """The command that starts the next of its messages."""
+    return plain_command("resume", queue.session, *(["--continue"] if queue.held_up else []))
+
+
+def _queue_json(queue: Queue) -> dict[str, JSON]:
+    return {
+        "kind": "queue",
+        "session": queue.session,
+        "count": queue.count,
+        "held_up": queue.held_up,
+        "next": _start_of(queue),
     }
 
 

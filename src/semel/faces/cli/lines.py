@@ -61,10 +61,19 @@ def _run_started(record: dict[str, Any]) -> str:
     return f"{record['run_id'][:8]} {record['agent']['name']}: {' '.join(texts)}"
 
 
+def text_of_answer(record: dict[str, Any]) -> str:
+    """What the model said in a `model_step_finished`."""
+    return "".join(block["text"] for block in _blocks(record) if block.get("type") == "text")
+
+
+def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = record["assistant_message"]["content"]["blocks"]
+    return blocks
+
+
 def _answer(record: dict[str, Any]) -> str:
-    blocks = record["assistant_message"]["content"]["blocks"]
-    said = [block["text"] for block in blocks if block.get("type") == "text"]
-    calls = [f"{block['name']}({block['arguments']})" for block in blocks if block.get("type") == "tool_call"]
+    said = [block["text"] for block in _blocks(record) if block.get("type") == "text"]
+    calls = [f"{block['name']}({block['arguments']})" for block in _blocks(record) if block.get("type") == "tool_call"]
     return " ".join([*said, *calls])
 
 
@@ -99,6 +108,11 @@ def _approval(record: dict[str, Any]) -> str:
     return f"{record['call_key'][:8]} {record['decision']}{by}"
 
 
+def _paused(record: dict[str, Any]) -> str:
+    error = record.get("error")
+    return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['message']}" if error else "")
+
+
 def _finished(record: dict[str, Any]) -> str:
     error = record.get("error")
     return f"{record['run_id'][:8]} {record['reason']}" + (f": {error['code']}: {error['message']}" if error else "")
@@ -131,7 +145,9 @@ _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     "retracted": lambda record: str(record["submission_id"]),
     "send_delivered": lambda record: f"{record['submission_id']} as a {record['delivery'].replace('_', '-')}",
     "run_cancel_requested": lambda record: f"{record['run_id'][:8]} {record['at'].replace('_', ' ')}",
-    "run_paused": lambda record: f"{record['run_id'][:8]} {record['reason']}",
+    "run_stop_requested": lambda record: str(record["run_id"][:8]),
+    "run_paused": _paused,
+    "run_refrozen": lambda record: str(record["run_id"][:8]),
     "budget_fired": lambda record: f"{record['budget']}: {record['used']} of {record['limit']}",
     "history_supplied": _supplied,
     "compaction_message": _view,

@@ -61,14 +61,15 @@ def cancel(*, session: str, at: str, by: str | None, options: RunOptions) -> int
 
 @verb("semel stop customer-42", "semel stop customer-42 --json")
 @click.argument("session")
+@click.option("--by", metavar="NAME", help="Who asks, for the log.")
 @run_options
-def stop(*, session: str, options: RunOptions) -> int:
+def stop(*, session: str, by: str | None, options: RunOptions) -> int:
     """End the open run of SESSION as at a limit: behind its turn, or at once where it waits.
 
-    It is not in the log before the run has ended: if the process that runs it dies before, ask again.
+    Answered once that is durable: a resume ends the run where its process dies before.
     """
     ground = _known(session, options)
-    told = tell(ground, options, session, "stop", {}, carries=True)
+    told = tell(ground, options, session, "stop", {"by": by}, carries=True)
     return _ended(told, ground, options, session, "stop")
 
 

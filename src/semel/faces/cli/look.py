@@ -6,7 +6,8 @@ import msgspec
 from semel.core.explain import count
 from semel.core.explain import explain as sentences_of
 from semel.core.state import Session
-from semel.core.status import Status, status_of
+from semel.core.status import Status, is_left, status_of
+from semel.core.waiting import WaitKind
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
@@ -15,6 +16,7 @@ from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_c
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
+from semel.faces.spending import spending_of
 from semel.faces.story import CallStory, RunStory, SuppliedStory, tell, text_of
 from semel.faces.views import SessionView, view_of
 from semel.ports.log import SessionStore
@@ -38,7 +40,8 @@ _OUTCOMES = {
 def ls(*, state: str | None, as_json: bool) -> int:
     """List the sessions with the state of their newest run.
 
-    An "open" run is carried by nobody: its process died, and `semel resume` goes on with it.
+    An "open" run is carried by nobody: its process died or left, and `semel resume` goes on with it. A "paused" one says what it
+    waits for.
     """
     listed = listing_of(ground_of(state).store)
     if as_json:
@@ -56,7 +59,11 @@ def ls(*, state: str | None, as_json: bool) -> int:
 def _row(item: Listing) -> tuple[str, ...]:
     if item.error is not None:
         return item.session, item.error.code, "", "", "", ""
-    state = "open" if item.state == "running" and item.owner is None else item.state or "no run"
+    state = str(item.state or "no run")
+    if item.owner is None and (state == "running" or item.reason == WaitKind.RESTART):
+        state = "open"
+    elif state == "paused":
+        state = f"paused ({item.reason})"
     at = moment(item.updated_at_ms) if item.updated_at_ms is not None else ""
     return item.session, state, item.agent or "", str(item.head_seq), at, item.owner or ""
 
@@ -124,7 +131,7 @@ def _show_run(run: RunStory, owner: str | None) -> None:
     again = f", resumed {run.resumes} times" if run.resumes > 1 else ", resumed once" if run.resumes else ""
     after = f", continues {run.continues[:8]}" if run.continues else ""
     after += f", continued as {run.continued_as[:8]}" if run.continued_as else ""
-    how += ", asked to end" if run.cancel and run.reason is None else ""
+    how += ", asked to end" if (run.cancel or run.stop) and run.reason is None else ""
     shown("")
     shown(one_line(f"run {run.run_id[:8]} of {run.agent.name}, {moment(run.started_at_ms)}: {how}{took}{used}{again}{after}"))
     shown(f"  > {one_line(run.input, _TEXT_CHARS)}")
@@ -176,9 +183,9 @@ def _show_next(status: Status, owner: str | None) -> None:
         shown(f"find out what happened, then, {VERDICTS}:")
     for one in resolve_commands(call.call_key for call in status.unknown_calls):
         shown(one_line(f"  {one}"))
-    if status.state == "paused":
+    if status.state == "paused" and not is_left(status):
         shown(f"it is paused ({status.reason}); {command('explain', status.session)} says what for")
-    if status.state == "running" and owner is None:
+    if is_left(status) and owner is None:
         shown(f"nobody carries the open run; {command('resume', status.session)} goes on with it")
 
 
@@ -189,7 +196,7 @@ def _show_next(status: Status, owner: str | None) -> None:
 def explain(*, session: str, state: str | None, as_json: bool) -> int:
     """Say in plain sentences why SESSION is in the state that it is in, and with which command it goes on."""
     view = view_of(ground_of(state).store, session)
-    sentences = sentences_of(view.state, carried=view.owner is not None)
+    sentences = (*sentences_of(view.state, carried=view.owner is not None), *spending_of(view.state))
     commands = [None if one.command is None or not _is_verb(one.command[0]) else plain_command(*one.command) for one in sentences]
     if as_json:
         told = [

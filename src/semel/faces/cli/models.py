@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,10 +21,12 @@ _WORKS = {True: "yes", False: "no", None: "not seen"}
 @json_option
 @click.pass_context
 def models(ctx: click.Context, *, as_json: bool) -> int:
-    """List the providers, with an example of a name, where they are served, and the variable that holds their key.
+    """List the providers, with an example of a name, where they are served, the variable of their key, window and price.
 
-    Any other server is named FAMILY:MODEL@https://host/v1, by the wire family that it speaks, and a file of answers
-    scripted:FILE. Rows of your own go into the file that SEMEL_MODELS names, or into semel/models.toml in ~/.config.
+    A window is in tokens, a price in money for a million of them, read and written. semel ships neither, since none was checked:
+    what nobody told it is unknown, and a limit on cost needs a price. Rows of your own add them, in the file that SEMEL_MODELS
+    names, or in semel/models.toml in ~/.config. Any other server is named FAMILY:MODEL@https://host/v1, by the wire family that
+    it speaks, and a file of answers scripted:FILE.
     """
     if ctx.invoked_subcommand is not None:
         return 0
@@ -32,11 +36,22 @@ def models(ctx: click.Context, *, as_json: bool) -> int:
             there = row["key"] is None or bool(os.environ.get(row["key"], "").strip())
             json_line({**row, "key_is_set": there})
         return 0
-    cells = [(row["provider"], row["example"], row["url"], row["key"] or "none") for row in rows]
-    table(("provider", "example", "served at", "key"), cells)
+    table(("provider", "model", "served at", "key", "window", "price"), [cells for row in rows for cells in _cells(row)])
+    shown("What is unknown you can add in a row of your own; see `semel models --help`.")
     shown(f"FAMILY:MODEL@https://host/v1 is any other server, where FAMILY is {', '.join(wiring.families())}.")
     shown("scripted:FILE is a file of answers.")
     return 0
+
+
+def _cells(row: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The lines of a provider: its example, and the other models that its row lists."""
+    named = [f"{row['provider']}:{model}" for model in row["models"]]
+    for spec in dict.fromkeys([row["example"] or f"{row['provider']}:MODEL", *named]):
+        known = row["models"].get(spec.partition(":")[2], {})
+        window, price = known.get("context"), known.get("price")
+        told = "unknown" if row["cost_currency"] is None else f"told by the server, in {row['cost_currency']}"
+        paid = told if price is None else f"{price['input']} and {price['output']} {price['currency']}"
+        yield row["provider"], spec, row["url"], row["key"] or "none", "unknown" if window is None else f"{window:,}", paid
 
 
 @models.command(cls=Verb, examples=("semel models check anthropic:claude-opus-5-5", "semel models check ollama:qwen3:30b"))

@@ -34,7 +34,11 @@ state_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a line for lists, else one last line.")
 
 file_option = click.option(
-    "--file", "files", metavar="PATH", multiple=True, help="Send this picture or document along; may be given several times."
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    help="Send this picture, document or text file along; may be given several times.",
 )
 
 _RUN_OPTIONS = (

@@ -8,7 +8,9 @@ from typing import Any
 from semel import wiring
 from semel.core.due import is_idle
 from semel.core.messages import due_message
+from semel.core.status import is_left
 from semel.core.values import Frozen
+from semel.core.waiting import WaitKind, pause_of
 from semel.engine.resume import Ground
 from semel.errors import BadSettings, SessionBusy
 from semel.faces.answering import Desk
@@ -17,7 +19,7 @@ from semel.faces.cli.carry import Carried, Errand, Round, carry, finder, reporte
 from semel.faces.cli.endings import finish
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import json_line, talk
-from semel.faces.cli.progress import show_event
+from semel.faces.cli.progress import Screen
 from semel.faces.cli.remedies import plain_command
 from semel.faces.owner import ask_owner, run_events
 from semel.faces.report import Report
@@ -74,8 +76,13 @@ def ask(ground: Ground, session: str, verb: str, args: Item, options: RunOptions
             f"session {session!r} is run by {contact.owner}, with the agent that it has; leave out --agent and --model, "
             f"or wait until it is done"
         )
-    answer = asyncio.run(ask_owner(ground, session, verb, args))
+    answer = asyncio.run(ask_owner(ground, session, verb, args, leaving=tell_of_leaving))
     return None if answer is None else {**answer, "owner": contact.owner}
+
+
+def tell_of_leaving(owner: str) -> None:
+    """Say why an answer takes its time."""
+    talk(f"semel: {owner} is stopping; this is done when it has given the session back")
 
 
 def tell(ground: Ground, options: RunOptions, session: str, verb: str, args: Item, *, carries: bool = False) -> Told:
@@ -114,42 +121,59 @@ def watch_run(ground: Ground, session: str, run_id: str, options: RunOptions) ->
         talk("semel: not watched any more. The run goes on in the process that carries it")
         return _EXIT_KEY
     report = reported(ground, options, session, run_id)
-    if report is None or report.status.state == "running":
+    if report is None or is_left(report.status):
         return None
     return finish(Round(carried=(Carried(session=session, report=report),)), options)
 
 
 async def _watch(ground: Ground, session: str, run_id: str, options: RunOptions) -> None:
-    logs = wiring.store_of(read_settings(options.state))
+    logs, screen = wiring.store_of(read_settings(options.state)), Screen(options)
     async with aclosing(run_events(ground, logs, session, run_id, live=options.stream)) as events:
         async for event in events:
             if event.get("run_id", run_id) == run_id:
-                show_event(event, options)
+                screen.show(event)
+
+
+class Following(Frozen, frozen=True, kw_only=True):
+    """Why a session rests though something waits in it, the next command, and what that does."""
+
+    why: str
+    command: str
+    does: str = "goes on"
+
+    def __str__(self) -> str:
+        """As a sentence."""
+        return f"{self.why}; `{self.command}` {self.does}"
 
 
 def acknowledge(told: Told, ground: Ground, options: RunOptions, session: str, said: str, **facts: str | None) -> int:
     """Say that what was asked is durable, who took it, and what goes on with the session where nobody does."""
     following = None if told.owner is not None else goes_on(ground, session)
     if options.as_json:
-        owner = {"owner": told.owner, "next": None if following is None else following[1]}
+        owner = {"owner": told.owner, "next": None if following is None else following.command}
         json_line({"session": session, "run_id": told.run_id, **facts, **owner})
         return 0
     taken = f"; {told.owner} took it" if told.owner is not None else ""
     talk(f"{said}{taken}")
     if following is not None:
-        talk(f"{following[0]}; `{following[1]}` goes on")
+        talk(str(following))
     return 0
 
 
-def goes_on(ground: Ground, session: str) -> tuple[str, str] | None:
-    """Why a session rests though something waits in it, and the command that goes on; None where nothing waits."""
+def goes_on(ground: Ground, session: str) -> Following | None:
+    """What goes on with a session at rest; None where nothing waits in it, or somebody has it."""
     state = view_of(ground.store, session).state
     if ground.store.owner(session) is not None:
         return None
+    resume, inbox = plain_command("resume", session), plain_command("inbox")
+    if state.run is not None and pause_of(state) is WaitKind.AUTH_REQUIRED:
+        return Following(why="its run waits for another key", command=resume)
     if state.run is not None and is_idle(state):
-        return "its run waits for somebody", plain_command("inbox")
+        return Following(why="its run waits for somebody", command=inbox, does="says for what")
     if state.run is not None:
-        return "nobody carries the open run", plain_command("resume", session)
+        return Following(why="nobody carries the open run", command=resume, does="goes on, if no service does")
     if due_message(state) is not None:
-        return "a message waits in the queue", plain_command("resume", session)
+        return Following(why="nobody has begun with the queue", command=resume)
+    if state.queue:
+        return Following(why="the queue stands behind a call whose outcome is unknown", command=inbox, does="says which")
     return None

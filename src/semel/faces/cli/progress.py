@@ -5,7 +5,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from semel.faces.cli.lines import duration, record_line, usage_text
+from semel.faces.cli.lines import duration, record_line, text_of_answer, usage_text
 from semel.faces.cli.options import RunOptions
 from semel.faces.cli.output import data, one_line, talk
 from semel.faces.run import Glance, RunHandle
@@ -70,14 +70,14 @@ class Watch:
             talk(f"session {run.session}, run {run.run_id[:8]}: {glance.agent} on {glance.model}; {_limits(glance)}")
 
     async def _show(self, run: RunHandle[Any]) -> None:
-        why, told = "", set[str]()
+        why, told, screen = "", set[str](), Screen(self._options)
         async for event in run.events(after=run.before, live=True):
             why = event["text"] if event.get("live") == "progress" and "call_key" not in event else why
             if event.get("type") == "model_retry" and why not in told:
                 told.add(why)
                 wait = duration(max(0, event["record"]["not_before_ms"] - event["at_ms"]))
                 talk(f"semel: {why or 'the model did not answer'}; it is asked again in {wait}{_at_most(run)}")
-            show_event(event, self._options)
+            screen.show(event)
 
     async def _draw(self) -> None:
         from rich.text import Text
@@ -90,18 +90,34 @@ class Watch:
             await self._clock.sleep(_REFRESH_SECONDS)
 
 
-def show_event(event: dict[str, Any], options: RunOptions) -> None:
-    """An event of a run as the options ask for: its record, or its text as it arrives."""
-    if "seq" in event:
-        if options.verbose:
-            talk(record_line(event))
-        if options.stream and event["type"] == "model_step_finished":
+class Screen:
+    """What one sees of a run: its records, or its text as it arrives; what was missed of that comes from the record."""
+
+    def __init__(self, options: RunOptions) -> None:
+        """`verbose` shows records, `stream` text."""
+        self._options = options
+        self._seen = ""  # of the answer that is under way
+
+    def show(self, event: dict[str, Any]) -> None:
+        """The next event of the run."""
+        options = self._options
+        if "seq" in event:
+            if options.verbose:
+                talk(record_line(event))
+            if options.stream and event["type"] == "model_step_finished":
+                self._finish(text_of_answer(event["record"]))
+        elif options.stream and event["live"] == "text":
+            self._seen += event["text"]
+            data(event["text"])
+        elif options.stream and event["live"] == "discarded":
+            self._seen = ""
             data("\n")
-    elif options.stream and event["live"] == "text":
-        data(event["text"])
-    elif options.stream and event["live"] == "discarded":
-        data("\n")
-        talk("semel: the answer was cut; the model is asked again")
+            talk("semel: the answer was cut; the model is asked again")
+
+    def _finish(self, text: str) -> None:
+        """One who came late, or was too slow, has not seen all of it."""
+        data(f"{text[len(self._seen) :]}\n" if text.startswith(self._seen) else f"\n{text}\n")
+        self._seen = ""
 
 
 def _at_most(run: RunHandle[Any]) -> str:

@@ -70,18 +70,21 @@ def send(*, prompt: str, session: str, key: str | None, delivery: str | None, fi
     "semel resume customer-42 --agent support.toml --json",
 )
 @click.argument("session", required=False)
+@click.option("--continue", "go_on", is_flag=True, help="Start the next message of its queue although a call is unknown.")
 @run_options
-def resume(*, session: str | None, options: RunOptions) -> int:
+def resume(*, session: str | None, go_on: bool, options: RunOptions) -> int:
     """Carry on the open run of SESSION, or of every session whose process died.
 
     Nothing is repeated: a call that may have been sent is asked about, run again if it may be, or left for a person (exit 3).
-    The agent is found where the log says, or given by --agent. Without an open run the last one is reported. For several
-    sessions the exit code is 3 if one of them needs a person, else the highest.
+    The agent is found where the log says, or given by --agent. Without an open run the next message of its queue starts one,
+    else the last one is reported. For several sessions the exit code is 3 if one of them needs a person, else the highest.
     """
+    if go_on and session is None:
+        raise click.UsageError("--continue goes with one SESSION")
     ground = ground_of(options.state)
     if session is not None:
         view_of(ground.store, session)
-        return resume_one(session, options, ground)
+        return resume_one(session, options, ground, go_on=go_on)
     waiting = waiting_of(ground.store)
     lost = [Carried(session=name, error=error) for name, error in waiting.unreadable.items()]
     if not waiting.stranded and not lost:

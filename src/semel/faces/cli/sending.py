@@ -7,7 +7,9 @@ import click
 
 from semel.core.due import is_idle
 from semel.core.records import Delivery
+from semel.core.status import is_left
 from semel.core.values import Frozen
+from semel.core.waiting import WaitKind
 from semel.engine.resume import Ground
 from semel.errors import SessionBusy
 from semel.faces.agent import Agent
@@ -79,7 +81,7 @@ def deliver(
         again = True
 
 
-def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
+def resume_one(session: str, options: RunOptions, ground: Ground, *, go_on: bool = False) -> int:
     """Watch the run that another process carries, or carry it here."""
     turns = Turns(ground)
     while True:
@@ -90,16 +92,16 @@ def resume_one(session: str, options: RunOptions, ground: Ground) -> int:
                 return code
             continue  # whoever carried it is gone
         try:
-            return finish(carry(options, ground, [resumption(session)]), options)
+            return finish(carry(options, ground, [resumption(session, go_on=go_on)]), options)
         except SessionBusy as error:
             turns.taken(error)
 
 
-def resumption(session: str) -> Errand:
-    """Carry on what is open in a session."""
+def resumption(session: str, *, go_on: bool = False) -> Errand:
+    """Carry on what is open in a session, or else start the next message of its queue; with `go_on` behind an unknown call."""
 
     async def begin(runtime: Runtime) -> RunHandle[Any] | None:
-        return await runtime.resume(session)
+        return await runtime.resume(session, go_on=go_on)
 
     return Errand(session=session, begin=begin)
 
@@ -123,13 +125,15 @@ def _deliver_here(message: Message, options: RunOptions, ground: Ground, *, know
         parts = message.beside.parts
         run_id = known_run(ground.store, session, message.key, message.text, delivery=message.delivery, parts=parts)
         report = None if run_id is None else report_of(ground.store, session, run_id)
-        if report is not None and report.status.state == "running":
+        if report is not None and (is_left(report.status) or report.status.reason == WaitKind.AUTH_REQUIRED):
             return finish(carry(options, ground, [resumption(session)]), options)
         if report is not None:
             return finish(Round(carried=(Carried(session=session, report=report),)), options)
         if run_id is not None and _is_stranded(ground, session):
             cut_short = carry(options, ground, [resumption(session)])  # it stands before the message that waits in the queue
-            if cut_short.carried[0].error is not None or cut_short.stopped_by is not None:
+            before = cut_short.carried[0].report
+            waits = before is not None and before.status.state == "paused"
+            if cut_short.carried[0].error is not None or cut_short.stopped_by is not None or waits:
                 return finish(cut_short, options)
             return _deliver_here(message, options, ground, known=True)
     return _send_new(message, options, ground)
@@ -161,7 +165,7 @@ def _send_new(message: Message, options: RunOptions, ground: Ground) -> int:
 def _queued(message: Message, ground: Ground, session: str) -> int:
     """The message is durable, and something stands before its run."""
     following = goes_on(ground, session)
-    then = "" if following is None else f": {following[0]}; `{following[1]}`"
+    then = "" if following is None else f": {following}"
     talk(f"semel: the message waits in the queue of session {session!r} under key {message.key}{then}")
     return _EXIT_WAITS
 

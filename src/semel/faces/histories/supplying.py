@@ -5,10 +5,13 @@ from importlib import import_module
 from pathlib import Path
 
 from semel.core.decide import supply_history
+from semel.core.effects import Decision
+from semel.core.state import Session
 from semel.engine.feed import Feed
 from semel.engine.resume import Ground, open_session
 from semel.errors import BadHistory, BadSettings
 from semel.faces.histories.reading import Foreign
+from semel.faces.views import view_of
 
 FORMATS: Mapping[str, str] = {
     "anthropic": "semel.faces.histories.anthropic",
@@ -38,12 +41,15 @@ async def supply_session(ground: Ground, session: str, foreign: Foreign, format:
     Raises BadHistory where the contract is broken, or the session has a conversation already, and SessionBusy. Then nothing was
     written.
     """
+
+    def decide(state: Session) -> Decision:
+        return supply_history(state, foreign.messages, format=format, source_sha256=foreign.source_sha256, tools=foreign.tools)
+
+    there = ground.store.exists(session)
+    decide(view_of(ground.store, session).state if there else Session(session=session))  # what is refused makes no session
     writer, barrier = await open_session(ground, session, Feed())
     try:
-        decision = supply_history(
-            barrier.state, foreign.messages, format=format, source_sha256=foreign.source_sha256, tools=foreign.tools
-        )
-        await barrier.commit(decision.records)
+        await barrier.commit(decide(barrier.state).records)
         return barrier.state.head
     finally:
         await writer.close()

@@ -236,7 +236,7 @@ class SimDisk(Disk):
         """What an open descriptor is."""
         return status(self._node(fd))
 
-    def status_of(self, path: Path) -> os.stat_result:
+    def status_of(self, path: Path | str) -> os.stat_result:
         """What a path names now."""
         self._alive()
         return status(self.medium.find(str(path)))

@@ -64,6 +64,7 @@ FAULTS: dict[str, float] = {
     "answered_deferred": 0.0,
     "full_log": 0.0,  # where it is about, the ceiling is low; counted where it is met
     "bit_flip": 0.0,  # at rest, in every world
+    "model_refuses_key": 0.1,
 }
 """Every kind of fault, and how often it strikes at each chance in a world where it is about."""
 

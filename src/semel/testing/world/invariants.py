@@ -23,6 +23,7 @@ from semel.core.records import (
 )
 from semel.core.transcript import history_of
 from semel.core.values import UserMessage
+from semel.ports.model import FailureClass
 from semel.testing.world.follower import log_path
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _records(witness: "Witness", session: str) -> Iterator[Record]:
 
 
 def _check_runs(world: "World", session: str) -> None:
-    """One terminal for each run, and nothing of the run behind it (I5)."""
+    """One terminal for each run, nothing of the run behind it (I5), and none because of a key, which can be put right (R30)."""
     started: list[str] = []
     finished: Counter[str] = Counter()
     for record in _records(world.witness, session):
@@ -92,6 +93,8 @@ def _check_runs(world: "World", session: str) -> None:
             started.append(record.run_id)
         elif isinstance(record, RunFinished):
             finished[record.run_id] += 1
+            refused = record.error is not None and record.error.code == FailureClass.AUTH
+            world.witness.hold("R30", not refused, f"run {record.run_id[:8]} has ended because its key was refused")
         elif isinstance(record, StepStarted):
             world.witness.hold("I5", not finished[record.run_id], f"run {record.run_id[:8]} goes on behind its terminal")
     world.witness.hold("I5", finished == Counter(set(started)), f"the runs of {session!r} have terminals {dict(finished)}")

@@ -16,7 +16,7 @@ from semel.testing.world.fate import Fate
 from semel.testing.world.witness import Witness
 
 _AGAIN = (FailureClass.SERVER_ERROR, FailureClass.OVERLOADED, FailureClass.UNREACHABLE, FailureClass.MALFORMED_OUTPUT)
-_REFUSED = (FailureClass.AUTH, FailureClass.INVALID_REQUEST, FailureClass.CONTEXT_EXCEEDED, FailureClass.CONTENT_FILTER)
+_REFUSED = (FailureClass.PERMISSION, FailureClass.INVALID_REQUEST, FailureClass.CONTEXT_EXCEEDED, FailureClass.CONTENT_FILTER)
 _PROMPTS_KEPT = 50
 
 
@@ -73,6 +73,8 @@ class HostileModel(ModelPort):
             raise ModelFailed(FailureClass.RATE_LIMIT, "not so fast", retry_after_ms=wait_ms)
         if self._fate.strikes("model_refuses"):
             raise ModelFailed(self._dice.choice(_REFUSED), "no")
+        if self._fate.strikes("model_refuses_key"):
+            raise ModelFailed(FailureClass.AUTH, "no such key")
         if self._fate.strikes("model_breaks"):
             raise RuntimeError("a bug in a model object")
 

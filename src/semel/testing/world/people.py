@@ -238,6 +238,7 @@ async def stop(person: Person) -> None:
     run = await person.runtime.session(session, agent=person.agent).stop()
     if run is not None:
         person.world.fate.fire("stopped")
+        person.world.witness.stopped(session, run.run_id)
         person.follow(session, run)
 
 

@@ -146,6 +146,12 @@ class Witness:
         asked = state.run is not None and state.run.run_id == run_id and state.run.aborting
         self.hold("I1", asked or run_id in state.ended, f"the cancel of run {run_id[:8]} is not durable")
 
+    def stopped(self, session: str, run_id: str) -> None:
+        """A stop was answered: it is durable, or the run has ended or is to end anyway."""
+        state = self.durable(session)
+        asked = state.run is not None and state.run.run_id == run_id and state.run.ending
+        self.hold("I1", asked or run_id in state.ended, f"the stop of run {run_id[:8]} is not durable")
+
     def delivered(self, session: str, call_key: str) -> None:
         """The result of a call that waited was answered."""
         self.hold("I1", call_key in self.durable(session).late, f"the result of {call_key[:8]} is not durable")

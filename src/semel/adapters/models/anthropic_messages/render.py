@@ -7,13 +7,12 @@ behind what is kept, so that it moves without a message being rendered again.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 
-from semel.adapters.models.anthropic_messages.options import MessagesOptions
+from semel.adapters.models.anthropic_messages.options import ANTHROPIC_MESSAGES, MessagesOptions
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import LONG_TTL, Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
-from semel.adapters.models.media import PDF, Shown, parts_of
+from semel.adapters.models.media import FileForm, Shown, Written
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
@@ -22,9 +21,9 @@ from semel.core.values import (
     AssistantMessage,
     Block,
     Bundle,
+    Media,
     Message,
     Opaque,
-    Part,
     Prompt,
     Text,
     ToolCall,
@@ -37,8 +36,6 @@ OPAQUE_PREFIX = "anthropic."
 THINKING = frozenset({"anthropic.thinking", "anthropic.redacted_thinking"})
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_IMAGE_BYTES_MOST = 5 * 1024 * 1024 * 3 // 4
-"""A picture has at most 5 MiB as base64; a larger one is refused, and with it every request of the session that shows it."""
 
 
 class MessagesForm:
@@ -50,6 +47,9 @@ class MessagesForm:
         self._turns = Turns(member="content", text=_text)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
         self._system_mark, self._end_mark = _marks(options)
+        written = _written if bundle.renderer > 1 else None
+        takes = ANTHROPIC_MESSAGES.takes(options.dialect)
+        self._files = FileForm(takes=takes, text=_text_part, shown=_shown, written=written)
 
     def head(self, instructions: str, place: Place) -> bytes:
         """Up to the first message."""
@@ -63,10 +63,10 @@ class MessagesForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            shown = map(dump, _parts(message.parts, place.media))
+            shown = map(dump, self._files.parts(message.parts, place.media, place.counted))
             return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message, place.media)], place)
+            return self._turns.add(USER, [self._result(message, place)], place)
         return self._turns.add("assistant", self._answer(message), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -74,6 +74,19 @@ class MessagesForm:
         if self._tools[0] != prompt.tools or not self._tools[1]:
             self._tools = (prompt.tools, b"," + dump(self._members(prompt.tools))[1:])
         return self._turns.close(place, mark=self._end_mark) + self._tools[1]
+
+    def _result(self, message: ToolMessage, place: Place) -> bytes:
+        text = result_text(message)
+        said = [_text_part(text)] if text else []
+        shown = self._files.parts(message.parts, place.media, place.counted)
+        result: dict[str, JSON] = {
+            "type": "tool_result",
+            "tool_use_id": wire_id(message.tool_call_id, _ID),
+            "content": [*said, *shown] if message.parts else text,
+        }
+        if message.is_error:
+            result["is_error"] = True
+        return dump(result)
 
     def _answer(self, message: AssistantMessage) -> list[bytes]:
         sent = [(block, data) for block in message.blocks if (data := self._block(block))]
@@ -109,7 +122,7 @@ class MessagesForm:
 
 
 def _text(text: str) -> bytes:
-    return dump({"type": "text", "text": text})
+    return dump(_text_part(text))
 
 
 def _marks(options: MessagesOptions) -> tuple[bytes, bytes]:
@@ -122,29 +135,21 @@ def _marks(options: MessagesOptions) -> tuple[bytes, bytes]:
     return mark, mark if asked is not None or usual == "conversation" else b""
 
 
-def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
-    def shown(item: Shown) -> JSON:
-        source = {"type": "base64", "media_type": item.media_type, "data": item.data}
-        titled = {"title": item.name} if not item.is_image and item.name and item.name.strip() else {}
-        return {"type": "image" if item.is_image else "document", "source": source, **titled}
-
-    def text(text: str) -> JSON:
-        return {"type": "text", "text": text}
-
-    return parts_of(parts, media, documents=frozenset({PDF}), text=text, shown=shown, image_bytes_most=_IMAGE_BYTES_MOST)
+def _text_part(text: str) -> JSON:
+    return {"type": "text", "text": text}
 
 
-def _result(message: ToolMessage, media: Mapping[str, bytes]) -> bytes:
-    text = result_text(message)
-    said = [{"type": "text", "text": text}] if text else []
-    result: dict[str, JSON] = {
-        "type": "tool_result",
-        "tool_use_id": wire_id(message.tool_call_id, _ID),
-        "content": [*said, *_parts(message.parts, media)] if message.parts else text,
-    }
-    if message.is_error:
-        result["is_error"] = True
-    return dump(result)
+def _shown(item: Shown) -> JSON:
+    source = {"type": "base64", "media_type": item.media_type, "data": item.data}
+    return {"type": "image", "source": source} if item.is_image else {"type": "document", "source": source, **_title(item)}
+
+
+def _written(item: Written, _counted: dict[str, int]) -> JSON:
+    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": item.text}, **_title(item)}
+
+
+def _title(item: Media) -> dict[str, JSON]:
+    return {"title": item.name} if item.name and item.name.strip() else {}
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

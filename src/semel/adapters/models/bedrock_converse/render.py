@@ -1,25 +1,27 @@
 """Prompt -> request body of ConverseStream (P4, wire 0.3, wire 5). The model's name is in the path, the signature in a header."""
 
+import base64
 import json
 import re
-from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
-from semel.adapters.models.bedrock_converse.options import ConverseOptions
+from semel.adapters.models.bedrock_converse.options import BEDROCK_CONVERSE, ConverseOptions
 from semel.adapters.models.controls import LONG_TTL, NamedTool, Reasoning, ToolChoice
+from semel.adapters.models.file_limits import FileLimits, Takes
 from semel.adapters.models.json_text import dump, member, to_bytes
-from semel.adapters.models.media import DOCUMENTS, Shown, parts_of
+from semel.adapters.models.media import DOCUMENTS, FileForm, Shown, Written, count, named_text
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
+from semel.core.media import base_of
 from semel.core.values import (
     JSON,
     AssistantMessage,
     Block,
     Bundle,
+    Media,
     Message,
     Opaque,
-    Part,
     Prompt,
     Text,
     ToolCall,
@@ -57,10 +59,10 @@ class ConverseForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The blocks of one message."""
         if isinstance(message, UserMessage):
-            shown = map(dump, _parts(message.parts, place))
+            shown = map(dump, self._parts(message, place))
             return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message, place)], place)
+            return self._turns.add(USER, [self._result(message, place)], place)
         return self._turns.add("assistant", self._answer(message, place), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -70,6 +72,36 @@ class ConverseForm:
             members = dump(self._members(prompt.tools, called))[1:]
             self._tools = ((prompt.tools, called), members if members == b"}" else b"," + members)
         return self._turns.close(place, beside=self._end_point) + self._tools[1]
+
+    def _parts(self, message: UserMessage | ToolMessage, place: Place) -> list[JSON]:
+        """The files of a message. The names of documents are counted in `place`, so the form is bound to it."""
+        limits = self._options.dialect
+
+        def shown(item: Shown) -> JSON:
+            if item.is_image:
+                return {"image": {"format": item.media_type.partition("/")[2], "source": {"bytes": item.data}}}
+            return _document(item, item.data, place.documents)
+
+        def written(item: Written, counted: dict[str, int]) -> JSON:
+            if limits.exceeded("documents", item.size_bytes, counted) is not None:
+                return _text_part(named_text(item))  # text is never too much for a document: it is text all the same
+            count(counted, "documents")
+            return _document(item, base64.b64encode(item.text.encode()).decode(), place.documents)
+
+        old = self._bundle.renderer == 1
+        takes = Takes(documents=frozenset(DOCUMENTS), limits=FileLimits()) if old else BEDROCK_CONVERSE.takes(limits)
+        form = FileForm(takes=takes, text=_text_part, shown=shown, written=None if old else written)
+        return form.parts(message.parts, place.media, place.counted)
+
+    def _result(self, message: ToolMessage, place: Place) -> bytes:
+        text = result_text(message)
+        result: dict[str, JSON] = {
+            "toolUseId": wire_id(message.tool_call_id, _ID),
+            "content": [*([_text_part(text)] if text else []), *self._parts(message, place)],
+        }
+        if message.is_error:
+            result["status"] = "error"
+        return dump({"toolResult": result})
 
     def _answer(self, message: AssistantMessage, place: Place) -> list[bytes]:
         sent = [(block, data) for block in message.blocks if (data := self._block(block, place))]
@@ -116,7 +148,7 @@ class ConverseForm:
 
 
 def _text(text: str) -> bytes:
-    return dump({"text": text})
+    return dump(_text_part(text))
 
 
 def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
@@ -129,26 +161,14 @@ def _points(options: ConverseOptions) -> tuple[bytes, bytes]:
     return point, point if asked is not None or usual == "conversation" else b""
 
 
-def _result(message: ToolMessage, place: Place) -> bytes:
-    text = result_text(message)
-    result: dict[str, JSON] = {
-        "toolUseId": wire_id(message.tool_call_id, _ID),
-        "content": [*([{"text": text}] if text else []), *_parts(message.parts, place)],
-    }
-    if message.is_error:
-        result["status"] = "error"
-    return dump({"toolResult": result})
+def _text_part(text: str) -> JSON:
+    return {"text": text}
 
 
-def _parts(parts: Sequence[Part], place: Place) -> list[JSON]:
-    def shown(item: Shown) -> JSON:
-        source = {"bytes": item.data}
-        if item.is_image:
-            return {"image": {"format": item.media_type.partition("/")[2], "source": source}}
-        name = _document_name(item.name or "", place.documents)
-        return {"document": {"format": DOCUMENTS[item.media_type], "name": name, "source": source}}
-
-    return parts_of(parts, place.media, documents=frozenset(DOCUMENTS), text=lambda text: {"text": text}, shown=shown)
+def _document(media: Media, data: str, names: dict[str, int]) -> JSON:
+    name = _document_name(media.name or "", names)
+    kind = DOCUMENTS.get(base_of(media.media_type), "txt")
+    return {"document": {"format": kind, "name": name, "source": {"bytes": data}}}
 
 
 def _document_name(name: str, counts: dict[str, int]) -> str:

@@ -6,13 +6,13 @@ the id that the server gave it, or with none if it gave none; its result is foun
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import NamedTool, Reasoning, ToolChoice
-from semel.adapters.models.gemini.options import GeminiOptions
+from semel.adapters.models.file_limits import PDF, Takes
+from semel.adapters.models.gemini.options import GEMINI, GeminiOptions
 from semel.adapters.models.json_text import dump, member, text_of, to_bytes
-from semel.adapters.models.media import PDF, Shown, parts_of
+from semel.adapters.models.media import FileForm, Shown, Written, named_text
 from semel.adapters.models.opaque import state_behind
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
@@ -22,7 +22,6 @@ from semel.core.values import (
     AssistantMessage,
     Bundle,
     Message,
-    Part,
     Prompt,
     Text,
     ToolCall,
@@ -35,7 +34,7 @@ PART = "gemini.part"  # a whole part: a thought, a signed text without text, wha
 TEXT_STATE = "gemini.text"  # of the text before it: its signature
 CALL_STATE = "gemini.call"  # of the call before it: its signature and the id it was given; on every call that Gemini made
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-_DOCUMENTS = frozenset({PDF, "text/plain", "text/html", "text/csv", "text/markdown"})
+_OLD_DOCUMENTS = frozenset({PDF, "text/plain", "text/html", "text/csv", "text/markdown"})  # of version 1
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -47,6 +46,9 @@ class GeminiForm:
         self._bundle, self._options = bundle, options
         self._turns = Turns(member="parts", text=_text)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        reads_text = bundle.renderer > 1
+        takes = GEMINI.takes(options.dialect) if reads_text else Takes(documents=_OLD_DOCUMENTS, limits=options.dialect)
+        self._files = FileForm(takes=takes, text=_text_part, shown=_shown, written=_written if reads_text else None)
 
     def head(self, instructions: str, place: Place) -> bytes:
         """Up to the first content."""
@@ -59,10 +61,10 @@ class GeminiForm:
     def message(self, message: Message, place: Place) -> bytes:
         """The parts of one message."""
         if isinstance(message, UserMessage):
-            shown = map(dump, _parts(message.parts, place.media))
+            shown = map(dump, self._files.parts(message.parts, place.media, place.counted))
             return self._turns.add(USER, [*shown, _text(visible(message.text, EMPTY_MESSAGE))], place)
         if isinstance(message, ToolMessage):
-            return self._turns.add(USER, [_result(message, place)], place)
+            return self._turns.add(USER, [self._result(message, place)], place)
         return self._turns.add("model", self._answer(message, place), place)
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
@@ -71,6 +73,20 @@ class GeminiForm:
             members = dump(self._members(prompt.tools))[1:]
             self._tools = (prompt.tools, members if members == b"}" else b"," + members)
         return self._turns.close(place) + self._tools[1]
+
+    def _result(self, message: ToolMessage, place: Place) -> bytes:
+        name = place.names.get(message.tool_call_id, "unnamed")
+        given = place.wire_ids.get(message.tool_call_id)
+        words, others = self._files.words_first(message.parts, place.media)
+        said = "\n".join(filter(str.strip, [result_text(message), *words]))
+        response: dict[str, JSON] = {"error" if message.is_error else "output": said} if said else {}
+        sent = self._files.parts(others, place.media, place.counted)
+        shown = [part for part in sent if "inlineData" in part]
+        unseen = [part["text"] for part in sent if "text" in part]
+        if unseen:
+            response["notShown"] = unseen  # parts of a response hold data only
+        parts = {"parts": shown} if shown else {}
+        return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response, **parts}})
 
     def _answer(self, message: AssistantMessage, place: Place) -> list[bytes]:
         parts: list[bytes] = []
@@ -131,28 +147,19 @@ class GeminiForm:
 
 
 def _text(text: str) -> bytes:
-    return dump({"text": text})
+    return dump(_text_part(text))
 
 
-def _result(message: ToolMessage, place: Place) -> bytes:
-    name = place.names.get(message.tool_call_id, "unnamed")
-    given = place.wire_ids.get(message.tool_call_id)
-    said = "\n".join(filter(str.strip, [result_text(message), *(part.text for part in message.parts if isinstance(part, Text))]))
-    response: dict[str, JSON] = {"error" if message.is_error else "output": said} if said else {}
-    sent = _parts([part for part in message.parts if not isinstance(part, Text)], place.media)
-    shown = [part for part in sent if "inlineData" in part]
-    unseen = [part["text"] for part in sent if "text" in part]
-    if unseen:
-        response["notShown"] = unseen  # parts of a response hold data only
-    parts = {"parts": shown} if shown else {}
-    return dump({"functionResponse": {**({"id": given} if given else {}), "name": name, "response": response, **parts}})
+def _text_part(text: str) -> JSON:
+    return {"text": text}
 
 
-def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
-    def shown(item: Shown) -> JSON:
-        return {"inlineData": {"mimeType": item.media_type, "data": item.data}}
+def _shown(item: Shown) -> JSON:
+    return {"inlineData": {"mimeType": item.media_type, "data": item.data}}
 
-    return parts_of(parts, media, documents=_DOCUMENTS, text=lambda text: {"text": text}, shown=shown)
+
+def _written(item: Written, _counted: dict[str, int]) -> JSON:
+    return _text_part(named_text(item))
 
 
 def _tool(tool: ToolSpec) -> dict[str, JSON]:

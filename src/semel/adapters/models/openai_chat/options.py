@@ -1,20 +1,21 @@
 """What differs from server to server, and what a caller may set; all of it is frozen into the run's bundle (P4, P9).
 
 The defaults here are the generic compatible server. Version 2 of the renderer never sends blank text (B24), bounds ids, and sends
-arguments that hold half a surrogate pair with U+FFFD in its place (B19); version 1 is kept for runs that were started with it.
+arguments that hold half a surrogate pair with U+FFFD in its place (B19); version 3 shows text files as text. The older ones are
+kept for runs that were started with them.
 """
 
 from typing import Literal
 
 from semel.adapters.models.controls import Abilities
 from semel.adapters.models.family import Family, FamilyOptions
-from semel.core.values import Frozen
+from semel.adapters.models.file_limits import PDF, FileLimits, Takes
 
 REASONING_FORMATS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 CALL_EXTRA_FORMAT = "tool_call_extra"  # further members of the tool call before it, as some gateways need them back
 
 
-class Dialect(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Dialect(FileLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one server's chat completions differ from the plain ones."""
 
     system_role: Literal["system", "developer"] = "system"
@@ -44,8 +45,8 @@ def _abilities(dialect: Dialect) -> Abilities:
 
 OPENAI_CHAT: Family[ChatOptions] = Family(
     name="openai_chat",
-    renderer=2,
-    renderers=frozenset({1, 2}),
+    renderer=3,
+    renderers=frozenset({1, 2, 3}),
     options=ChatOptions,
     plain=PLAIN,
     reserved=frozenset(
@@ -53,4 +54,5 @@ OPENAI_CHAT: Family[ChatOptions] = Family(
     ),
     path="/chat/completions",
     abilities=_abilities,
+    takes=lambda dialect: Takes(documents=frozenset({PDF}), limits=dialect),
 )

@@ -10,18 +10,17 @@ Opaque blocks are echoed under the name they came with. The prompt holds only th
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from semel.adapters.models.arguments import is_json_object, sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump
-from semel.adapters.models.media import PDF, Shown, data_url, parts_of
-from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT, REASONING_FORMATS, ChatOptions
+from semel.adapters.models.media import FileForm, Shown, Written, data_url, named_text
+from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT, OPENAI_CHAT, REASONING_FORMATS, ChatOptions
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
     JSON,
-    NO_MEDIA,
     AssistantMessage,
     Block,
     Bundle,
@@ -48,6 +47,8 @@ class ChatForm:
         """`options` are the decoded options of `bundle`."""
         self._bundle, self._options = bundle, options
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        takes = OPENAI_CHAT.takes(options.dialect)
+        self._files = FileForm(takes=takes, text=_text, shown=_shown, written=_written if bundle.renderer > 2 else None)
 
     def head(self, instructions: str, place: Place) -> bytes:
         """Up to the system message."""
@@ -59,10 +60,16 @@ class ChatForm:
 
     def message(self, message: Message, place: Place) -> bytes:
         """One message, and the comma before it."""
-        value = message_json(message, self._options, renderer=self._bundle.renderer, media=place.media)
+        words: list[str] = []
+        parts: Sequence[Part] = () if isinstance(message, AssistantMessage) else message.parts
+        if isinstance(message, ToolMessage) and self._bundle.renderer > 2:
+            # What a tool says in words stays its own; only what a message of a tool cannot hold stands in one of the user.
+            words, parts = self._files.words_first(parts, place.media)
+        shown = self._files.parts(parts, place.media, place.counted)
+        value = message_json(message, self._options, renderer=self._bundle.renderer, shown=shown, words=words)
         before = b""
         if isinstance(message, ToolMessage):
-            place.shown += _shown(message, place.media)
+            place.shown += [_text(f"Shown by the tool call {message.tool_call_id}:"), *shown] if parts else []
         else:
             before, place.shown = _showing(place), []
         comma = b"," if place.role else b""
@@ -94,14 +101,16 @@ class ChatForm:
 
 
 def message_json(
-    message: Message, options: ChatOptions, *, renderer: int = 2, media: Mapping[str, bytes] = NO_MEDIA
+    message: Message, options: ChatOptions, *, renderer: int = 3, shown: Sequence[JSON] = (), words: Sequence[str] = ()
 ) -> dict[str, JSON]:
-    """One message as the wire has it, members in their fixed order."""
+    """One message as the wire has it, members in their fixed order. `words` and `shown` are what its parts came to."""
     if isinstance(message, UserMessage):
         text = message.text if renderer == 1 else visible(message.text, EMPTY_MESSAGE)
-        return {"role": "user", "content": [*_parts(message.parts, media), _text(text)] if message.parts else text}
+        return {"role": "user", "content": [*shown, _text(text)] if message.parts else text}
     if isinstance(message, ToolMessage):
-        text = message.text if renderer == 1 else result_text(message, _SEEN_BELOW)
+        alone = _SEEN_BELOW if shown or renderer < 3 else NO_OUTPUT
+        text = message.text if renderer == 1 else result_text(message, alone)
+        text = "\n".join(filter(str.strip, (message.text, *words))) if words else text
         text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
         return {"role": "tool", "tool_call_id": _id(message.tool_call_id, renderer), "content": text}
     return _assistant_json(message, options, renderer)
@@ -111,23 +120,18 @@ def _text(text: str) -> dict[str, JSON]:
     return {"type": "text", "text": text}
 
 
-def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
-    def shown(item: Shown) -> JSON:
-        if item.is_image:
-            return {"type": "image_url", "image_url": {"url": data_url(item)}}
-        return {"type": "file", "file": {"filename": item.name or "document.pdf", "file_data": data_url(item)}}
-
-    return parts_of(parts, media, documents=frozenset({PDF}), text=_text, shown=shown)
+def _shown(item: Shown) -> JSON:
+    if item.is_image:
+        return {"type": "image_url", "image_url": {"url": data_url(item)}}
+    return {"type": "file", "file": {"filename": item.name or "document.pdf", "file_data": data_url(item)}}
 
 
-def _shown(message: ToolMessage, media: Mapping[str, bytes]) -> list[JSON]:
-    """What a tool showed. A message of a tool holds text only, so it waits until all results have been said (wire 2)."""
-    said = [_text(f"Shown by the tool call {message.tool_call_id}:")] if message.parts else []
-    return [*said, *_parts(message.parts, media)]
+def _written(item: Written, _counted: dict[str, int]) -> JSON:
+    return _text(named_text(item))
 
 
 def _showing(place: Place) -> bytes:
-    """What the tools before here showed, as a message of the user."""
+    """What the tools before here showed, as a message of the user: a message of a tool holds text only (wire 2)."""
     return b"," + dump({"role": "user", "content": place.shown}) if place.shown else b""
 
 

@@ -1,17 +1,18 @@
 """What differs from server to server, and what a caller may set; all of it is frozen into the run's bundle (P4, P9, M21).
 
 The exchange is stateless: the server keeps nothing, the whole conversation is sent each time, and what the model thought comes
-back encrypted. `truncation` is never sent: a server that drops old items in silence would break the pairing.
+back encrypted. `truncation` is never sent: a server that drops old items in silence would break the pairing. Version 2 of the
+renderer shows text files as text; version 1 is kept for runs that were started with it.
 """
 
 from typing import Literal
 
 from semel.adapters.models.controls import Abilities
 from semel.adapters.models.family import Family, FamilyOptions
-from semel.core.values import Frozen
+from semel.adapters.models.file_limits import PDF, FileLimits, Takes
 
 
-class Dialect(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Dialect(FileLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one server's Responses API differs from the plain ones."""
 
     store: bool | None = False  # whether the vendor may keep the exchange; None leaves the field out, and the server decides
@@ -33,8 +34,8 @@ class ResponsesOptions(FamilyOptions, frozen=True, kw_only=True, forbid_unknown_
 
 OPENAI_RESPONSES: Family[ResponsesOptions] = Family(
     name="openai_responses",
-    renderer=1,
-    renderers=frozenset({1}),
+    renderer=2,
+    renderers=frozenset({1, 2}),
     options=ResponsesOptions,
     plain=PLAIN,
     reserved=frozenset(
@@ -55,4 +56,5 @@ OPENAI_RESPONSES: Family[ResponsesOptions] = Family(
     ),
     path="/responses",
     abilities=lambda _dialect: Abilities(budget=False, cache=False),
+    takes=lambda dialect: Takes(documents=frozenset({PDF}), limits=dialect),
 )

@@ -6,14 +6,14 @@ what semel keeps of them. Reasoning goes only in front of the item that it led t
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.controls import Controls, NamedTool, Reasoning
 from semel.adapters.models.json_text import dump, to_bytes
-from semel.adapters.models.media import PDF, Shown, data_url, parts_of
+from semel.adapters.models.media import FileForm, Shown, Written, data_url, named_text
 from semel.adapters.models.opaque import state_behind
-from semel.adapters.models.openai_responses.options import ResponsesOptions
+from semel.adapters.models.openai_responses.options import OPENAI_RESPONSES, ResponsesOptions
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name
 from semel.core.values import (
@@ -23,7 +23,6 @@ from semel.core.values import (
     Bundle,
     Message,
     Opaque,
-    Part,
     Prompt,
     Text,
     ToolCall,
@@ -47,6 +46,8 @@ class ResponsesForm:
         """`options` are the decoded options of `bundle`."""
         self._bundle, self._options = bundle, options
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        takes = OPENAI_RESPONSES.takes(options.dialect)
+        self._files = FileForm(takes=takes, text=_text, shown=_shown, written=_written if bundle.renderer > 1 else None)
 
     def head(self, instructions: str, place: Place) -> bytes:
         """Up to the first item."""
@@ -58,7 +59,7 @@ class ResponsesForm:
         """The items of one message, and the comma before them."""
         comma = b"," if place.role else b""
         place.role = "any"
-        return comma + b",".join(self._items(message, place.media))
+        return comma + b",".join(self._items(message, place))
 
     def tail(self, prompt: Prompt, place: Place) -> bytes:
         """From the end of the items."""
@@ -69,14 +70,16 @@ class ResponsesForm:
             return self._tools[1]
         return self._tools[1][:-1] + b',"prompt_cache_key":' + dump(conversation_key(prompt)) + b"}"
 
-    def _items(self, message: Message, media: Mapping[str, bytes]) -> list[bytes]:
+    def _items(self, message: Message, place: Place) -> list[bytes]:
         if isinstance(message, UserMessage):
             said = _text(visible(message.text, EMPTY_MESSAGE))
-            return [dump({"role": "user", "content": [*_parts(message.parts, media), said]})]
+            shown = self._files.parts(message.parts, place.media, place.counted)
+            return [dump({"role": "user", "content": [*shown, said]})]
         if isinstance(message, ToolMessage):
             text = result_text(message)
             text = f"error: {text}" if message.is_error else text  # the wire has no flag for it
-            output = [*([_text(text)] if text else []), *_parts(message.parts, media)] if message.parts else text
+            shown = self._files.parts(message.parts, place.media, place.counted)
+            output = [*([_text(text)] if text else []), *shown] if message.parts else text
             return [dump({"type": "function_call_output", "call_id": _call_id(message.tool_call_id), "output": output})]
         return self._answer(message)
 
@@ -132,13 +135,15 @@ def _text(text: str) -> dict[str, JSON]:
     return {"type": "input_text", "text": text}
 
 
-def _parts(parts: Sequence[Part], media: Mapping[str, bytes]) -> list[JSON]:
-    def shown(item: Shown) -> JSON:
-        if item.is_image:
-            return {"type": "input_image", "image_url": data_url(item), "detail": "auto"}
-        return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": data_url(item)}
+def _shown(item: Shown) -> JSON:
+    if item.is_image:
+        return {"type": "input_image", "image_url": data_url(item), "detail": "auto"}
+    return {"type": "input_file", "filename": item.name or "document.pdf", "file_data": data_url(item)}
 
-    return parts_of(parts, media, documents=frozenset({PDF}), text=_text, shown=shown)
+
+def _written(item: Written, _counted: dict[str, int]) -> JSON:
+    """As text: of a table that comes as a file OpenAI's server shows the first rows only, and others may take no text files."""
+    return _text(named_text(item))
 
 
 def _said(block: Text, state: dict[str, JSON]) -> dict[str, JSON]:

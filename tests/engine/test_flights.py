@@ -1,0 +1,135 @@
+"""A call runs in one task with its tool, and whatever the tool does with that task, the run goes on by a named outcome."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from semel import Agent, Completed, Limits, Runtime
+from semel.core.values import Effect
+from semel.engine import flight
+from semel.engine.flights import Flights
+from semel.engine.waiting import Bell
+from semel.errors import RunNotCompleted
+from semel.ports.hook import PostTool
+from tests.core.said import said_in
+from tests.engine.fakes import Behaviour, CountingTool, call, counting, ground, loop_turns, script_file
+
+pytestmark = pytest.mark.anyio
+
+
+async def said_of(tool: CountingTool, tmp_path: Path, *, calls: int = 1, **agent: object) -> list[str]:
+    """What the model reads of the calls of a run that completes."""
+    at = ground()
+    model = script_file(tmp_path / "m.json", {"calls": [call(tool.spec.name)] * calls}, {"text": "done"})
+    runs = Agent("a", model=model, tools=[tool], **agent)  # type: ignore[arg-type]  # free words, as a test wants them
+    async with Runtime(agents=[runs], ground=at) as runtime:
+        result = await (await runtime.session("s", agent=runs).send("go")).result()
+    assert isinstance(result, Completed), result
+    return [message.text for message in said_in(at.store, "s")[2:-1]]  # type: ignore[union-attr]  # all of them are results
+
+
+async def test_a_tool_sees_one_task_of_its_own_while_it_runs(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    async def act(_arguments: object, _call: object) -> str:
+        mine = asyncio.current_task()
+        seen.append(mine)
+        await asyncio.sleep(0)
+        return "ok" if asyncio.current_task() is mine else "another task"
+
+    assert await said_of(counting("look", behaviour=act), tmp_path, calls=3) == ["ok"] * 3
+    assert len(set(seen)) == 3
+
+
+def leaves_a_cancel_behind() -> Behaviour:
+    """A tool that returns, and whose own background work cancels the task that it ran in when that is over."""
+
+    async def act(_arguments: object, _call: object) -> str:
+        mine = asyncio.current_task()
+        assert mine is not None
+
+        async def late() -> None:
+            await loop_turns()
+            mine.cancel()
+
+        leftover.append(asyncio.ensure_future(late()))
+        return "ok"
+
+    leftover: list[asyncio.Future[None]] = []
+    return act
+
+
+async def slow_hook(_told: PostTool) -> None:
+    for _ in range(3):
+        await loop_turns()
+
+
+async def test_a_cancel_that_comes_behind_the_tool_reaches_nothing_of_the_run(tmp_path: Path) -> None:
+    tool = counting("look", behaviour=leaves_a_cancel_behind())
+    assert await said_of(tool, tmp_path, post_tool=[slow_hook]) == ["ok"]
+
+
+async def test_a_tool_whose_task_goes_on_behind_it_would_lose_its_outcome_to_such_a_cancel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def all_in_one(self: Flights, flight: flight.Flight) -> None:
+        back = await self._performer.send(flight)
+        try:
+            self._landed(flight, await self._performer.conclude(flight, back))
+        except asyncio.CancelledError:
+            self._landed(flight, None)
+
+    monkeypatch.setattr(Flights, "_one", all_in_one)
+    tool = counting("look", behaviour=leaves_a_cancel_behind())
+    with pytest.raises(RunNotCompleted):
+        await said_of(tool, tmp_path, post_tool=[slow_hook])
+
+
+async def test_a_tool_that_cancels_its_own_task_and_returns_has_returned(tmp_path: Path) -> None:
+    async def act(_arguments: object, _call: object) -> str:
+        mine = asyncio.current_task()
+        assert mine is not None
+        mine.cancel()
+        return "ok"
+
+    assert await said_of(counting("look", behaviour=act), tmp_path) == ["ok"]
+
+
+@pytest.mark.parametrize("raised", [GeneratorExit(), KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError()])
+async def test_whatever_a_tool_raises_is_the_outcome_of_its_call(raised: BaseException, tmp_path: Path) -> None:
+    async def act(_arguments: object, _call: object) -> str:
+        raise raised
+
+    (told,) = await said_of(counting("look", Effect.READ, behaviour=act), tmp_path)
+    assert told
+
+
+async def test_a_deaf_tool_does_not_keep_the_calls_that_wait_for_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.01)
+    ended = asyncio.Event()
+
+    async def act(_arguments: object, _call: object) -> str:
+        while len(tool.keys) == 1 and not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await ended.wait()
+        return "ok"
+
+    tool = counting("look", Effect.READ, behaviour=act, timeout_ms=10)
+    deaf, other = await said_of(tool, tmp_path, calls=2, limits=Limits(parallel_calls=1))
+    ended.set()
+    assert (deaf != "ok", other) == (True, "ok")
+
+
+async def test_a_bell_that_rang_before_anybody_waits_is_heard_once() -> None:
+    bell = Bell()
+    bell.ring()
+    await bell.wait()
+    waiting = asyncio.ensure_future(bell.wait())
+    await loop_turns()
+    assert not waiting.done()
+    bell.ring()
+    await waiting
