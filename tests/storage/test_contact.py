@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.lease import decode_holder
+from semel.adapters.file.lease import Look, contact_of, decode_holder
 from semel.errors import LeaseLost, SemelError
 from semel.ports.control import Contact
 from semel.testing.faults import FaultyDisk
@@ -42,6 +42,7 @@ def test_nobody_is_to_be_reached_where_nobody_holds_the_lease_whatever_its_file_
     (place / "lease").chmod(0o600)
     assert make_store().contact("box") is None
     assert make_store().contact("other") is None
+    assert contact_of(Disk(), Look(content=msgspec.json.encode(US), owner=None), LINEAGE) is None
 
 
 def test_a_holder_of_this_machine_is_reached_where_its_lease_says(make_store: MakeStore, root: Path, place: Path) -> None:
