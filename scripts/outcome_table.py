@@ -19,6 +19,7 @@ import httpx2
 
 from semel.adapters.tools.command import answer
 from semel.adapters.tools.execution import Ended
+from semel.adapters.tools.mcp.connection import ServerLost
 from semel.core import outcomes
 from semel.core.outcomes import (
     Completed,
@@ -145,6 +146,11 @@ ROWS: Sequence[Row] = (
     Row("a function whose own child is signalled", subprocess.CalledProcessError(-15, ["pay"]), LOST),
     Row("a function whose own child ends with exit code 2", subprocess.CalledProcessError(2, ["pay"]), FAILED),
     Row("a process that could not be started", CallNotSent("the command could not be started: FileNotFoundError"), FAILED),
+    Row("an MCP server that answers with an error", ToolFailed("the MCP server bank refused the call: no such order"), FAILED),
+    Row("an MCP server that ends before it answers", ServerLost("the MCP server bank ended with exit code 3"), LOST),
+    Row(
+        "an MCP server that cannot be started", CallNotSent("the MCP server bank cannot be used: it could not be started"), FAILED
+    ),
     Row("`reconcile` says happened", completed("refund 17 exists"), SAME),
     Row("`reconcile` says never", DidNotHappen(), FAILED),
     Row("`reconcile` says unknown", lost(LostReason.CONNECTION_LOST, "ConnectionResetError"), LOST),

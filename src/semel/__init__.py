@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel.adapters.tools.function import tool
+    from semel.adapters.tools.mcp.source import mcp_server
     from semel.core.rules import Rule
     from semel.core.turn_view import TurnView
     from semel.core.values import Usage
@@ -47,6 +48,7 @@ _HOMES = {
     "ToolFailed": "semel.errors",
     "TurnView": "semel.core.turn_view",
     "Usage": "semel.core.values",
+    "mcp_server": "semel.adapters.tools.mcp.source",
     "run_sync": "semel.faces.sync",
     "tool": "semel.adapters.tools.function",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "ToolFailed",
     "TurnView",
     "Usage",
+    "mcp_server",
     "run_sync",
     "tool",
 ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from semel.adapters.file.repair import Loss
     from semel.adapters.file.store import FileStore
     from semel.adapters.models.opaque import StatePolicies
+    from semel.ports.source import ToolSource
 
 
 def ground_of(settings: Settings, disk: "Disk | None" = None) -> Ground:
@@ -152,6 +153,21 @@ def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPo
     from semel.adapters.tools.command import command_tool as build
 
     return build(name, table, directory=directory, clock=SystemClock())
+
+
+def mcp_server(name: str, table: Mapping[str, Any], directory: Path) -> "ToolSource":
+    """The MCP server that a table of an agent file declares; it runs in `directory`. Raises BadAgent."""
+    from semel.adapters.system import SystemClock
+    from semel.adapters.tools.mcp.source import server_of_table as build
+
+    return build(name, table, directory=directory, clock=SystemClock())
+
+
+def mcp_keys() -> Sequence[str]:
+    """What a table of an MCP server may say."""
+    from semel.adapters.tools.mcp.source import McpDeclaration
+
+    return McpDeclaration.__struct_fields__
 
 
 def command_keys() -> Sequence[str]:

@@ -169,7 +169,7 @@ async def test_a_resume_in_the_moment_in_which_a_broken_run_is_given_back_says_t
     act.behaviour = fail
     actor = await open_actor(on, "s")
     assert actor.state.run is not None
-    kit = kit_for_open_run(agent, actor.state.run.config, None, on.clock)
+    kit = kit_for_open_run(agent, actor.state.run, None, on.clock)
     await actor.resume(kit)
     with pytest.raises(WriterPoisoned):
         await actor.carried().to_rest()

@@ -9,7 +9,7 @@ from semel.core.records import AgentRef
 from semel.core.values import Effect
 from semel.errors import BadAgent
 from semel.faces.agent import Limits
-from semel.faces.agentfile import KEYS, LATER_KEYS, load_agent_file
+from semel.faces.agentfile import KEYS, load_agent_file
 from semel.faces.agentref import default_agent, find_agent, load_agent
 from semel.faces.cli.init import TEMPLATE
 
@@ -37,6 +37,11 @@ effect = "read"
 
 [tools.double]
 python = "shop_tools:double"
+
+[tools.git]
+mcp = ["mcp-server-git", "--repository", "."]
+trust_hints = true
+effects = { git_commit = "once" }
 """
 PYTHON = "from semel import tool\n\n@tool(effect='read')\ndef double(n: int) -> int:\n    '''Twice.'''\n    return 2 * n\n"
 
@@ -60,6 +65,7 @@ def test_a_file_that_says_everything(tmp_path: Path) -> None:
     assert (refund.sequential, refund.interruptible) == (True, False)
     assert (look.effect, look.timeout_ms) == (Effect.READ, None)
     assert (double.name, double.effect, double.description) == ("double", Effect.READ, "Twice.")
+    assert [source.module for source in agent.sources()] == ["mcp:git"], "nothing was started for that"
 
 
 def test_the_digest_is_of_the_file_and_of_what_it_reads(tmp_path: Path) -> None:
@@ -107,15 +113,23 @@ MISTAKES = [
     (HEAD + 'limits = { cost = "1 dollar" }', "limits: '1 dollar' is not a cost limit; write it like \"1.00 USD\""),
     (HEAD + "model_options = { max_tokens = 3 }", "model_options.max_tokens is no key; did you mean max_output_tokens?"),
     (HEAD + 'model_options = { body = "x" }', "the model options cannot be used: Expected `object`, got `str` - at `$.body`"),
-    (HEAD + 'mcp = ["server"]', "mcp comes with a later release"),
+    (HEAD + 'mcp = ["server"]', "mcp is no key; allowed are name, model,"),
     (HEAD + "tools = 3", "tools: Expected `object`, got `int`"),
     (HEAD + "[tools]\npay = 3", "tools[...]: Expected `object`, got `int`"),
     (HEAD + "[tools.pay]", 'tools.pay.command is missing; write command = ["program", "{argument}"], or python'),
     (HEAD + "[tools.pay]\ncommand = []", "tool 'pay': a command needs a program to run"),
     (HEAD + '[tools.pay]\ncommand = "pay"', "tool 'pay': Expected `array`, got `str` - at `$.command`"),
     (HEAD + '[tools."pay it"]\ncommand = ["pay"]', "tool name 'pay it': use 1 to 64 of the letters"),
-    (TOOL + 'mcp = ["server"]', "tools.pay.mcp comes with a later release"),
-    (TOOL + "trust_hints = true", "tools.pay.trust_hints comes with a later release"),
+    (TOOL + 'mcp = ["server"]', "tools.pay.command is no key; allowed are mcp, trust_hints, effect, effects,"),
+    (TOOL + "trust_hints = true", "tools.pay.trust_hints is no key; allowed are python, mcp, command, args,"),
+    (HEAD + '[tools.git]\nmcp = "git"', "tool 'git': Expected `array`, got `str` - at `$.mcp`"),
+    (HEAD + '[tools.git]\nmcp = ["git"]\ntrust_hint = true', "tools.git.trust_hint is no key; did you mean trust_hints? allowed"),
+    (
+        HEAD + '[tools.git]\nmcp = ["git"]\neffect = "onse"',
+        "tools.git.effect is once, idempotent, read, not 'onse'; did you mean once?",
+    ),
+    (HEAD + '[tools.git]\nmcp = ["git"]\neffects = { push = "x" }', "tool 'git': Invalid enum value 'x' - at `$.effects[...]`"),
+    (HEAD + '[tools.git]\nmcp = ["git"]\nask = "x > 5"', "tool 'git': Expected `bool`, got `str` - at `$.ask`"),
     (TOOL + 'ask = "cents >"', "tool 'pay': ask pay when cents >: the condition cannot be read: at character 8: it ends where"),
     (
         TOOL + 'ask = "cent > 5"',
@@ -133,7 +147,7 @@ MISTAKES = [
         TOOL + '[[policy]]\ndecision = "deny"\nwhen = "cent > 5"',
         "deny * when cent > 5: the tool pay, of which it",
     ),
-    (TOOL + 'effects = "once"', "tools.pay.effects is no key; did you mean effect? allowed are python, command, args,"),
+    (TOOL + 'effects = "once"', "tools.pay.effects is no key; did you mean effect? allowed are python, mcp, command, args,"),
     (TOOL + 'effect = "onse"', "tools.pay.effect is once, idempotent, read, not 'onse'; did you mean once?"),
     (TOOL + "effect = 3", "tools.pay.effect is once, idempotent, read, not 3"),
     (TOOL + "timeout = -1", "tool 'pay': timeout is in seconds, above 0"),
@@ -164,7 +178,7 @@ def test_a_mistake_is_one_line_that_names_the_file_the_key_and_what_is_allowed(t
 
 
 def test_the_mistakes_are_as_many_as_they_were() -> None:
-    assert len(MISTAKES) == 50
+    assert len(MISTAKES) == 55
 
 
 def test_a_python_tool_has_the_name_of_its_table(tmp_path: Path) -> None:
@@ -221,7 +235,14 @@ def test_without_a_file_and_a_model_there_is_no_agent(tmp_path: Path, monkeypatc
 
 def test_every_key_of_an_agent_file_is_explained() -> None:
     page = (Path(__file__).parents[2] / "docs/commands.md").read_text().partition("## The agent file")[2]
-    keys = {*KEYS, *LATER_KEYS, "python", *wiring.command_keys(), *wiring.model_option_keys(), *Limits.__dataclass_fields__}
+    keys = {
+        *KEYS,
+        "python",
+        *wiring.command_keys(),
+        *wiring.mcp_keys(),
+        *wiring.model_option_keys(),
+        *Limits.__dataclass_fields__,
+    }
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

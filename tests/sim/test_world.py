@@ -61,8 +61,8 @@ def build_asking(world: World) -> tuple[object, object]:
     crew = runtime._keeper.crew
     new_run, kit_of = crew.new_run, crew.kit_of
 
-    def asked_new_run(*arguments: object, **named: object) -> tuple[object, Kit]:
-        command, kit = new_run(*arguments, **named)
+    async def asked_new_run(*arguments: object, **named: object) -> tuple[object, Kit]:
+        command, kit = await new_run(*arguments, **named)
         return command, dataclasses.replace(kit, policy=ruling)
 
     crew.new_run = asked_new_run

@@ -2,7 +2,7 @@
 
 Whatever they do, the run ends or goes on by a named outcome, nothing of the call is left running, what is kept is bounded, and
 what comes too late never reaches the model. Two rows of the list speak of replies with ids (an unknown one, and two for one): a
-command and a function have none.
+command and a function have none. All sixteen are run over MCP, in `test_t25_mcp.py`.
 """
 
 import asyncio

@@ -8,6 +8,7 @@ from semel.core.outcomes import Outcome, RefusalReason, Settlement, refuse
 from semel.core.records import (
     ApprovalRecorded,
     BatchRecord,
+    SchemaPin,
     ToolBatchFinished,
     ToolCallDeferred,
     ToolCallProviderHeld,
@@ -20,6 +21,7 @@ from semel.core.records import (
     TurnFinished,
 )
 from semel.core.state import Run
+from semel.core.values import digest_text
 
 
 def stand_ins(news: CameBack) -> dict[int, Settlement]:
@@ -102,19 +104,28 @@ def before_sending(
     records += [
         ToolRerun(call_key=batch.calls[at].planned.call_key, n=batch.calls[at].reruns + 1) for at in sending if at in reruns
     ]
-    records += [intent_of(run.step, batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
+    records += [intent_of(run, batch, batch.calls[at]) for at in ready if not batch.calls[at].intent]
     return tuple(records)
 
 
-def intent_of(step: Step | None, batch: Batch, call: CallState) -> ToolDispatchIntent:
-    """An intent; it repeats the arguments only where a person or a hook changed them."""
-    planned = call.planned
+def intent_of(run: Run, batch: Batch, call: CallState) -> ToolDispatchIntent:
+    """An intent; it repeats the arguments only where a person or a hook changed them.
+
+    A call of a provided tool says whose it is, and the schema and the effect that it was planned with (R11, R12).
+    """
+    planned, step = call.planned, run.step
+    spec = run.tool(planned.tool)
+    provided = spec if spec is not None and spec.module is not None else None
     return ToolDispatchIntent(
         batch_id=batch.batch_id,
         ordinal=planned.ordinal,
         tool_call_id=planned.tool_call_id,
         args_digest=planned.args_digest,
         args=step.changed_arguments(planned.ordinal) if step is not None else None,
+        module_id=provided.module if provided else None,
+        schema_pin=SchemaPin(schema_digest=digest_text(provided.parameters), semantics=str(provided.effect))
+        if provided
+        else None,
     )
 
 

@@ -51,9 +51,7 @@ def parked(state: Session) -> tuple[Record, ...]:
     batch, head = (step.batch, ()) if step.batch is not None else _planned(state, run)
     known = _settled(state, run, batch)
     intents = tuple(
-        intent_of(run.step, batch, call)
-        for at, call in enumerate(batch.calls)
-        if at in known and not (call.intent or call.settled)
+        intent_of(run, batch, call) for at, call in enumerate(batch.calls) if at in known and not (call.intent or call.settled)
     )
     unknown = any(settled.outcome is Outcome.UNKNOWN for settled in known.values())
     return (*assumed, *head, *intents, *close_out(run, batch, known), *(() if unknown else (end,)))

@@ -146,7 +146,8 @@ Message = UserMessage | AssistantMessage | ToolMessage
 class ToolSpec(Frozen, frozen=True, kw_only=True):
     """A tool as the model sees it and as recovery must know it. `parameters` is the JSON Schema as canonical JSON text.
 
-    `effect`, `interruptible` and `sequential` are independent of each other (Q11, A13). Milliseconds throughout.
+    `effect`, `interruptible` and `sequential` are independent of each other (Q11, A13). Milliseconds throughout. `module` names
+    who provides it, where that is somebody else than the agent (R12).
     """
 
     name: str
@@ -157,6 +158,7 @@ class ToolSpec(Frozen, frozen=True, kw_only=True):
     sequential: bool = False
     reconciles: bool = False
     timeout_ms: int | None = None
+    module: str | None = None
 
 
 class Money(Frozen, frozen=True, kw_only=True):

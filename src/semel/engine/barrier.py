@@ -92,7 +92,7 @@ class Barrier:
         return decode(self._writer.frame(seq), f"session {self.state.session!r}")
 
     def let_go(self) -> None:
-        """The session is given back: keep the state, and no frame."""
+        """The session is given back: keep the state, and no record."""
         self._recent = ()
 
     def check_tenure(self) -> None:

@@ -1,6 +1,7 @@
 """What a run is performed with: the model and the tools of its agent in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -9,6 +10,7 @@ from semel.core.records import Config
 from semel.errors import InvariantBroken
 from semel.ports.hook import Hooks
 from semel.ports.model import GoesOn, ModelPort, Rendered
+from semel.ports.source import OpenSource
 from semel.ports.tool import ToolPort
 
 
@@ -17,8 +19,8 @@ class Kit:
     """Live objects of one agent; `deps` is handed to tools and never in the log.
 
     `policy` rules on each call before it is sent; `hooks` are asked around messages, answers and calls. `owns_model` says that
-    the model was made for this run and ends with it; one that the caller made is the caller's. `refrozen` is the config that an
-    open run goes on with, where that is not the one it has (P11).
+    the model was made for this run and ends with it; one that the caller made is the caller's. `sources` serve some of the tools.
+    `refrozen` is the config that an open run goes on with, where that is not the one it has (P11).
     """
 
     model: ModelPort
@@ -27,6 +29,7 @@ class Kit:
     owns_model: bool = True
     policy: Policy = allow_all
     hooks: Hooks = field(default_factory=Hooks)
+    sources: Sequence[OpenSource] = ()
     refrozen: Config | None = None
 
     def go_on_from(self, rendered: Rendered | None) -> Rendered | None:
@@ -42,8 +45,17 @@ class Kit:
 
     async def close(self) -> None:
         """End what was made for this run; idempotent."""
-        if self.owns_model:
-            await self.model.close()
+        try:
+            await self.close_sources()
+        finally:
+            if self.owns_model:
+                await self.model.close()
+
+    async def close_sources(self) -> None:
+        """End what serves its tools, each one whatever another raises; idempotent."""
+        async with AsyncExitStack() as closing:
+            for source in self.sources:
+                closing.push_async_callback(source.close)
 
 
 class NoModel:

@@ -4,7 +4,7 @@ An actor lives as long as it holds the lease: it is opened for a run and closed 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from semel.core.closing import closings, too_large
 from semel.core.decide import continue_run, resolve, retract, send
@@ -251,7 +251,7 @@ class SessionActor:
             policy=kit.policy,
             after=after,
         )
-        task = asyncio.ensure_future(carrying)
+        task = asyncio.ensure_future(_to_rest(carrying, kit))
         self._flights, self._task, self._inbox = flights, task, inbox
         task.add_done_callback(ended)
         if not await to_its_end(begun):
@@ -325,6 +325,14 @@ class Carried:
             if not self._task.cancelled():
                 self._task.result()
         return self._actor.state
+
+
+async def _to_rest(carrying: Coroutine[None, None, None], kit: Kit) -> None:
+    """Carry a run to its rest, then end what serves its tools: a session may be held for many runs, one after the other."""
+    try:
+        await carrying
+    finally:
+        await kit.close_sources()
 
 
 def waits_for_somebody(session: str, pause: WaitKind) -> SessionBusy:

@@ -1,6 +1,7 @@
 """What a developer declares: an agent, its limits, and how both become what a run is frozen to."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, TypeVar
@@ -18,13 +19,14 @@ from semel.core.rules import Rule
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_TOOL
 from semel.core.turn_view import StopCondition
-from semel.core.values import JSON, Bundle, Money, Part, clean_json, clean_text, digest_text, finite
+from semel.core.values import JSON, Bundle, Money, Part, ToolSpec, clean_json, clean_text, digest_text, finite
 from semel.engine.kit import Kit
 from semel.errors import BadAgent, BadSettings, SemelError
 from semel.faces.output import output_schema
 from semel.faces.policies import check_own_rules, rulebook
 from semel.ports.hook import Hooks, NamedHook
 from semel.ports.model import ModelPort
+from semel.ports.source import OpenSource, ToolSource
 from semel.ports.tool import ToolPort
 from semel.ports.world import Clock
 
@@ -106,7 +108,7 @@ class Agent(Generic[OutputT]):
     _: KW_ONLY
     model: str | ModelPort
     instructions: str | Callable[[JSON], str] = ""
-    tools: Sequence[ToolPort | Callable[..., object]] = ()
+    tools: Sequence[ToolPort | ToolSource | Callable[..., object]] = ()
     output: type[OutputT] | None = None
     limits: Limits = field(default_factory=Limits)
     model_options: Mapping[str, object] = field(default_factory=dict)
@@ -125,16 +127,39 @@ class Agent(Generic[OutputT]):
         if any(not isinstance(rule, Rule) for rule in self.policy):
             raise BadAgent(f"the policy of agent {self.name!r} is a list of Rule")
 
-    def tool_ports(self) -> dict[str, ToolPort]:
-        """Its tools by name; plain functions become tools with the default effect. Raises BadAgent for a name used twice."""
+    def tool_ports(self, provided: Iterable[ToolPort] = ()) -> dict[str, ToolPort]:
+        """Its own tools by name, and those that its sources have `provided`.
+
+        Plain functions become tools with the default effect. Raises BadAgent for a name used twice.
+        """
         ports: dict[str, ToolPort] = {}
-        for given in self.tools:
-            port = wiring.as_tool(given)
+        own = (wiring.as_tool(given) for given in self.tools if not isinstance(given, ToolSource))
+        for port in (*own, *provided):
             name = port.spec.name
             if name in ports or name == SUBMIT_TOOL:
                 raise BadAgent(f"agent {self.name!r} has two tools called {name!r}, or one of a reserved name")
             ports[name] = port
         return ports
+
+    def sources(self) -> list[ToolSource]:
+        """Those of whom its other tools are. Raises BadAgent for one that is given twice."""
+        found = [given for given in self.tools if isinstance(given, ToolSource)]
+        if len({source.module for source in found}) < len(found):
+            raise BadAgent(f"agent {self.name!r} has two sources of tools under one name")
+        return found
+
+    async def offered(self) -> list[ToolSpec]:
+        """What its sources offer now, for a run that starts. Raises BadAgent."""
+        sources = self.sources()
+        if not sources:
+            return []
+        lists = await asyncio.gather(*(source.offered() for source in sources), return_exceptions=True)
+        for found in lists:
+            if isinstance(found, BadAgent):
+                raise BadAgent(f"{self.source or f'agent {self.name!r}'}: {found}") from found
+            if isinstance(found, BaseException):
+                raise found
+        return [spec for specs in lists if not isinstance(specs, BaseException) for spec in specs]
 
     def model_port(self, clock: Clock) -> ModelPort:
         """Its model as its name stands today. Raises UnknownModel, BadSettings."""
@@ -154,15 +179,19 @@ class Agent(Generic[OutputT]):
         return None if self.output is None else output_schema(self.output)
 
 
-def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock) -> Kit:
-    """The live objects of a run that starts now. Raises BadSettings where its model lacks its key, or its limits cannot hold."""
+def kit_for_new_run(agent: Agent[OutputT], deps: object, clock: Clock, offered: Sequence[ToolSpec] = ()) -> Kit:
+    """The live objects of a run that starts now; `offered` is what its sources have said.
+
+    Raises BadSettings where its model lacks its key, or its limits cannot hold.
+    """
     model = agent.model_port(clock)
     missing = wiring.key_missing(model.bundle, agent.model_options)
     if missing is not None:
         raise BadSettings(f"agent {agent.name!r} cannot reach its model: {missing}")
     if agent.limits.cost is not None:
         _check_cost_limit(agent, model.bundle)
-    return _kit(agent, model, deps, clock, owns_model=model is not agent.model)
+    served = _served(agent, offered, None)
+    return _kit(agent, model, deps, clock, served, owns_model=model is not agent.model)
 
 
 def _check_cost_limit(agent: Agent[Any], bundle: Bundle) -> None:
@@ -178,14 +207,19 @@ def _check_cost_limit(agent: Agent[Any], bundle: Bundle) -> None:
         raise BadSettings(f"{what} in {limit.currency}, but {bundle.model} is paid in {currency}; write the limit in {currency}")
 
 
-def kit_for_open_run(agent: Agent[OutputT], config: Config, deps: object, clock: Clock) -> Kit:
-    """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4). Raises BadAgent."""
+def kit_for_open_run(agent: Agent[OutputT], run: Run, deps: object, clock: Clock, config: Config | None = None) -> Kit:
+    """The live objects of a run that is resumed: its tools of today, its model as it was frozen (P4). Raises BadAgent.
+
+    `config` is another one than the run has, where it goes on with that. Its sources are not asked: they serve the tools that it
+    was frozen with, or refuse each call of one that changed (SOURCE-3).
+    """
+    config = config or run.config
     check_wire(config)
     bundle = config.bundle
     given = None if isinstance(agent.model, str) else agent.model
     own = given is not None and given.bundle == bundle
     model = given if given is not None and own else wiring.model_frozen(bundle, _options_for(agent, bundle, clock), clock)
-    return _kit(agent, model, deps, clock, owns_model=model is not given)
+    return _kit(agent, model, deps, clock, _served(agent, run.tools, run.run_id), owns_model=model is not given)
 
 
 def refrozen_config(agent: Agent[OutputT], run: Run, clock: Clock) -> Config | None:
@@ -204,17 +238,24 @@ def refrozen_config(agent: Agent[OutputT], run: Run, clock: Clock) -> Config | N
 
 
 def check_policy(agent: Agent[OutputT]) -> None:
-    """Raise BadAgent for rules that name an argument which no tool of theirs has."""
+    """Raise BadAgent for rules that name an argument which no tool of theirs has; of a source's tools, only when a run starts."""
     check_own_rules(agent.policy, agent.tool_ports())
+    agent.sources()
 
 
-def _kit(agent: Agent[OutputT], model: ModelPort, deps: object, clock: Clock, *, owns_model: bool) -> Kit:
-    tools = agent.tool_ports()
+def _served(agent: Agent[OutputT], specs: Sequence[ToolSpec], run_id: str | None) -> list[OpenSource]:
+    return [source.open([spec for spec in specs if spec.module == source.module], run_id) for source in agent.sources()]
+
+
+def _kit(
+    agent: Agent[OutputT], model: ModelPort, deps: object, clock: Clock, served: Sequence[OpenSource], *, owns_model: bool
+) -> Kit:
+    tools = agent.tool_ports(port for source in served for port in source.tools.values())
     try:
         policy = rulebook(agent.policy, tools, agent.stop_after_turn, clock.now_ms)
     except BadAgent as error:
         raise BadAgent(f"agent {agent.name!r}: {error}") from None
-    return Kit(model=model, tools=tools, deps=deps, owns_model=owns_model, policy=policy, hooks=agent.hooks())
+    return Kit(model=model, tools=tools, deps=deps, owns_model=owns_model, policy=policy, hooks=agent.hooks(), sources=served)
 
 
 def _options_for(agent: Agent[OutputT], bundle: Bundle, clock: Clock) -> Mapping[str, object]:
@@ -295,8 +336,10 @@ def _rendered(agent: Agent[OutputT], context: JSON) -> str:
 
 
 def _digest(agent: Agent[OutputT], kit: Kit) -> str:
-    """Of what decides what the agent does; instructions that are a function count as their name."""
+    """Of what decides what the agent does; instructions that are a function count as their name, sources as theirs."""
     told = agent.instructions if isinstance(agent.instructions, str) else getattr(agent.instructions, "__qualname__", "function")
-    specs = json.encode([port.spec for port in kit.tools.values()]).decode()
+    specs = json.encode([port.spec for port in kit.tools.values() if port.spec.module is None]).decode()
     rules = [[rule.told() for rule in agent.policy]] if agent.policy else []
-    return digest_text(canonical([agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema(), *rules]))
+    sources = [[source.module for source in agent.sources()]] if agent.sources() else []
+    own = [agent.name, str(kit.model.bundle.model), told, specs, agent.output_schema()]
+    return digest_text(canonical([*own, *rules, *sources]))

@@ -34,11 +34,11 @@ from semel.faces.agent import Agent, Limits, check_policy
 from semel.faces.importing import import_named
 from semel.faces.policies import rules_of
 from semel.faces.reading import read_small
+from semel.ports.source import ToolSource
 from semel.ports.tool import ToolPort
 
 FILE_NAME = "agent.toml"
 KEYS = ("name", "model", "instructions", "limits", "model_options", "policy", "tools")
-LATER_KEYS = ("mcp", "trust_hints")
 _FILE, _SCRIPTED = "file:", "scripted:"
 _LIMITS = tuple(Limits.__dataclass_fields__)
 
@@ -97,12 +97,10 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _check_keys(path: Path, place: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    """Refuse a key that nothing reads: it is a typo, or it asks for what this release does not do."""
+    """Refuse a key that nothing reads."""
     for key in table:
         if key in allowed:
             continue
-        if key in LATER_KEYS:
-            raise BadAgent(f"{path}: {place}{key} comes with a later release; take it out, this one would ignore it")
         raise BadAgent(f"{path}: {place}{key} is no key; {_nearest(key, allowed)}allowed are {', '.join(allowed)}")
 
 
@@ -164,23 +162,32 @@ def _model_options(path: Path, table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:
+def _tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort | ToolSource:
     place = f"tools.{name}."
     if "python" in table:
         return _python_tool(path, name, table)
-    allowed = ("python", *wiring.command_keys())
+    if "mcp" in table:
+        _check_keys(path, place, table, wiring.mcp_keys())
+        _check_effect(path, place, table)
+        return wiring.mcp_server(name, table, path.parent)
+    allowed = ("python", "mcp", *wiring.command_keys())
     _check_keys(path, place, table, allowed)
     if "command" not in table:
         raise BadAgent(
-            f'{path}: {place}command is missing; write command = ["program", "{{argument}}"], or python = "module:function"'
+            f'{path}: {place}command is missing; write command = ["program", "{{argument}}"], or python = "module:function", '
+            f'or mcp = ["server"]'
         )
+    _check_effect(path, place, table)
+    return wiring.command_tool(name, table, path.parent)
+
+
+def _check_effect(path: Path, place: str, table: Mapping[str, Any]) -> None:
     effects = [str(effect) for effect in Effect]
     effect = table.get("effect", Effect.ONCE)
     if effect not in effects:
         raise BadAgent(
             f"{path}: {place}effect is {', '.join(effects)}, not {effect!r}; {_nearest(str(effect), effects)}".rstrip("; ")
         )
-    return wiring.command_tool(name, table, path.parent)
 
 
 def _python_tool(path: Path, name: str, table: Mapping[str, Any]) -> ToolPort:

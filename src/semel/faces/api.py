@@ -173,13 +173,13 @@ class Runtime:
         text, key, context = checked_delivery(text, self.new_key() if key is None else key, context)
         beside = attached(files)
 
-        def build() -> tuple[Send, Kit]:
-            command, kit = self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts)
+        async def build(*, starts: bool) -> tuple[Send, Kit]:
+            command, kit = await self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts, starts=starts)
             check_files(beside.parts, kit.model.bundle)
             return command, kit
 
         try:
-            built = build()
+            built = await build(starts=delivery is None)
         except SemelError:
             if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
                 raise
@@ -192,9 +192,11 @@ class Runtime:
                     if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
                         await self._keeper.carry_on(actor)
                     return known
-                command, kit = built or build()
+                starts = delivery is None or route(actor.state, delivery) == "send"
+                whole = delivery is None or not starts  # a delivery is built without asking sources, which a run needs
+                command, kit = built if built and whole else await build(starts=starts)
                 await actor.keep(beside.contents)
-                if delivery is None or route(actor.state, delivery) == "send":
+                if delivery is None or starts:
                     return await actor.send(command, kit)
                 message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context, parts=beside.parts)
                 try:
@@ -359,5 +361,5 @@ class Runtime:
         if ended is None:
             raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
         agent = self._keeper.crew.agent_of(ended.agent, actor.state.session)
-        go_on, kit = self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
+        go_on, kit = await self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
         return await actor.resolve_and_continue(command, go_on, kit)

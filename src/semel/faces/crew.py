@@ -50,18 +50,29 @@ class Crew:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
 
-    def new_run(
-        self, agent: AgentAny, text: str, key: str, context: JSON, delivery: Delivery | None = None, *, parts: Parts = ()
+    async def new_run(
+        self,
+        agent: AgentAny,
+        text: str,
+        key: str,
+        context: JSON,
+        delivery: Delivery | None = None,
+        *,
+        parts: Parts = (),
+        starts: bool = True,
     ) -> tuple[Send, Kit]:
-        """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel."""
-        kit = kit_for_new_run(agent, self._deps, self._clock)
+        """What a run of this agent starts with. Raises BadAgent, BadSettings, UnknownModel.
+
+        Where no run `starts` with it, as with a message for an open one, the agent's sources are not asked what they offer.
+        """
+        kit = kit_for_new_run(agent, self._deps, self._clock, await agent.offered() if starts else ())
         return replace(send_command(agent, kit, text, key, context, parts=parts), delivery=delivery), kit
 
     def kit_of(self, run: Run, session: str) -> Kit:
         """The live objects of an open run. Raises BadAgent, BundleRefused."""
         agent = self.agent_of(run.agent, session)
         config = refrozen_config(agent, run, self._clock)
-        kit = kit_for_open_run(agent, config or run.config, self._deps, self._clock)
+        kit = kit_for_open_run(agent, run, self._deps, self._clock, config)
         return kit if config is None else dataclasses.replace(kit, refrozen=config)
 
     def check(self, run: Run, session: str) -> None:

@@ -187,7 +187,7 @@ class RunKeeper:
         message = due.request.input[0].content
         said = message if isinstance(message, UserMessage) else UserMessage(text="")
         agent = self.crew.agent_of(due.request.agent, actor.state.session)
-        command, kit = self.crew.new_run(
+        command, kit = await self.crew.new_run(
             agent, said.text, due.key, due.request.context, due.delivery or "queue", parts=said.parts
         )
         await actor.send(command, kit)

@@ -144,7 +144,7 @@ class CommandTool(ToolPort):
         words = {name: _word(value) for name, value in (self._defaults | dict(arguments)).items()} | {_CALL_KEY: key}
         filled = [_PLACEHOLDER.sub(lambda match: words.get(match[1], match[0]), item) for item in argv]
         command = Command(
-            argv=[_program(filled[0], self._directory), *filled[1:]],
+            argv=[program_at(filled[0], self._directory), *filled[1:]],
             directory=self._directory,
             environment=child_environment(os.environ, self._declaration.env) | {CALL_KEY_VARIABLE: key},
             call_key=key,
@@ -201,7 +201,7 @@ def _schema(name: str, declaration: CommandDeclaration) -> str:
     return msgspec.json.encode(schema, order="deterministic").decode()
 
 
-def _program(path: str, directory: Path) -> str:
+def program_at(path: str, directory: Path) -> str:
     """A path with a slash starts from the agent file's directory; a bare name is looked up on the child's PATH."""
     return str(directory / path) if "/" in path else path
 

@@ -4,22 +4,20 @@ import asyncio
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from semel.adapters.tools.capture import Capture, PipeReader
 from semel.adapters.tools.processes import KILL_SECONDS_MAX, end_processes, is_running, mark_process, wait_for_exit
 from semel.adapters.tools.threads import in_daemon_thread
+from semel.adapters.tools.waits import undisturbed, within
 from semel.core.outcomes import describe
 from semel.errors import CallNotSent, OutcomeUnknown
 from semel.ports.roster import ROSTER
 from semel.ports.tool import ProcessMark
 from semel.ports.world import Clock
-
-T = TypeVar("T")
 
 PIPE_GRACE_SECONDS = 0.25  # between the end of the child and no longer waiting for other writers of its output
 
@@ -68,7 +66,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
         except ChildProcessError as error:
             raise OutcomeUnknown("another part of this process took the exit status of the command") from error
         except (asyncio.CancelledError, Exception) as error:
-            await _undisturbed(_end(mark, exited, clock, command.grace_seconds))
+            await undisturbed(_end(mark, exited, clock, command.grace_seconds))
             if is_running(mark):
                 raise OutcomeUnknown("a process of the command could not be ended and may still run") from error
             if isinstance(error, asyncio.CancelledError):
@@ -77,7 +75,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
         try:
             held = await _still_open(readers, clock)
         except asyncio.CancelledError:
-            held = await _undisturbed(_end(mark, exited, clock, command.grace_seconds))
+            held = await undisturbed(_end(mark, exited, clock, command.grace_seconds))
         return Ended(code=code, stdout=captures[0].text, stderr=captures[1].text, held=held)
     finally:
         for reader in readers:
@@ -120,7 +118,7 @@ def _pipe(capture: Capture, readers: list[PipeReader], writing_ends: contextlib.
 
 async def _end(mark: ProcessMark, exited: "asyncio.Future[int]", clock: Clock, grace_seconds: float) -> bool:
     found = await end_processes(mark, clock=clock, grace_seconds=grace_seconds)
-    await _within(KILL_SECONDS_MAX, [exited], clock)
+    await within(KILL_SECONDS_MAX, [exited], clock)
     return found
 
 
@@ -128,24 +126,5 @@ async def _still_open(readers: Sequence[PipeReader], clock: Clock) -> bool:
     """Read what the ended child has left; whether some other process keeps a pipe open beyond a moment."""
     for reader in readers:
         reader.drain()
-    await _within(PIPE_GRACE_SECONDS, [reader.ended for reader in readers], clock)
+    await within(PIPE_GRACE_SECONDS, [reader.ended for reader in readers], clock)
     return not all(reader.ended.done() for reader in readers)
-
-
-async def _within(seconds: float, futures: "Iterable[asyncio.Future[Any]]", clock: Clock) -> None:
-    """Wait for all of the futures, but no longer than `seconds`."""
-    timer = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        while not timer.done() and (open_futures := [future for future in futures if not future.done()]):
-            await asyncio.wait([timer, *open_futures], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        timer.cancel()
-
-
-async def _undisturbed(work: Coroutine[None, None, T]) -> T:
-    """Await bounded work to its end, however often the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    return task.result()

@@ -32,6 +32,10 @@ effect = "read"                  # after a crash: "read" runs again, "idempotent
 # reconcile = ["./refund-status", "{{call_key}}"] # exit 0: it happened; 1 and no word on stderr: never; else: unknown
 # env = ["SHOP_TOKEN"]           # the variables that it gets beside PATH, HOME and the like
 # timeout = 30
+
+# [tools.git]                    # an MCP server: what it lists is offered as mcp__git__...
+# mcp = ["mcp-server-git", "--repository", "."]
+# effects = {{ git_log = "read" }} # every other tool of it is "once"; `trust_hints = true` believes what it says of itself
 """
 
 
