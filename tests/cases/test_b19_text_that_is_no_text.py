@@ -14,10 +14,11 @@ from semel.adapters.system import SystemClock, SystemIds
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
 from semel.faces.cli.output import visible
-from semel.faces.story import tell
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.testing.model_server import ModelServer
 from tests.cases.serve import recorded
+from tests.core.said import runs_told
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 FIXTURES = Path(__file__).parents[1] / "models" / "fixtures"
@@ -62,7 +63,7 @@ async def test_b19_a_run_whose_model_and_tools_give_broken_text_goes_on_and_ever
     assert "\N{GRINNING FACE}" in sent
     assert f"menu{LOST}.txt" in sent
     view = view_of(store, "s")
-    (call,) = tell(frames_of(store, "s"), view.state).runs[0].steps[0].calls
+    (call,) = runs_told(frames_of(store, "s"), view.state)[0].steps[0].calls
     visible(f"{call.arguments} {call.output}").encode("utf-8")
     log = (tmp_path / "state" / "sessions" / "s" / "wal.log").read_bytes()
     assert b"\\ud" not in log.lower()

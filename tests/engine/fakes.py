@@ -9,10 +9,11 @@ from typing import Any
 
 from semel import Runtime
 from semel.core.values import JSON, Effect, ToolSpec
-from semel.faces.views import frame_event, frames_of
+from semel.faces.views import frame_event
 from semel.ports.log import SessionStore
 from semel.ports.tool import Call, ProcessMark, Reconciled, StillUnknown
 from semel.testing.ground import memory_ground
+from tests.support.frames import frames_of
 
 LOOP_TURNS = 10
 Plant = Callable[[Runtime], None]

@@ -10,11 +10,12 @@ from semel.core.explain import explain
 from semel.core.state import CacheProof
 from semel.core.status import status_of
 from semel.core.targets import cache_words
-from semel.faces.story import tell
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.testing.ground import memory_ground
 from semel.testing.model_server import ModelServer
+from tests.core.said import runs_told
 from tests.engine.fakes import call, counting
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 CACHED = {"input": 100, "output": 5, "cache_read": 1200, "cache_write": 40}
@@ -51,7 +52,7 @@ async def test_a_resume_tells_what_it_saved_and_each_step_what_was_read_and_writ
     status = status_of(view.state, "")
     assert status is not None
     assert status.cache == result.cache
-    steps = tell(frames_of(ground.store, "s"), view.state).runs[0].steps
+    steps = runs_told(frames_of(ground.store, "s"), view.state)[0].steps
     assert [step.usage and (step.usage.cache_read, step.usage.cache_write) for step in steps] == [(1200, 40)] * 2
 
 

@@ -11,11 +11,12 @@ from semel.core.leaving import leaving
 from semel.core.status import decode_status
 from semel.engine import loop
 from semel.errors import RunNotCompleted
-from semel.faces.views import frames_of, view_of, waiting_of
+from semel.faces.views import view_of, waiting_of
 from semel.ports.log import SessionStore
 from tests.engine.doors import attempts, pauses
 from tests.engine.fakes import call, counting, events_of, ground, leave, loop_turns, script_file
 from tests.engine.test_live_requests import Waiting
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 

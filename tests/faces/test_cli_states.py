@@ -20,13 +20,14 @@ from semel.core.features import KNOWN
 from semel.core.frame import incomplete, scan
 from semel.core.open_log import state_of
 from semel.core.pairing import fault_of
+from semel.core.records import ApprovalResolved
 from semel.core.state import Session
 from semel.core.values import Prompt
 from semel.errors import OutcomePending, UnknownSession
 from semel.faces.cli.main import COMMANDS, semel
 from semel.faces.preview import _gone_on, preview_of
 from semel.faces.spending import spending_of
-from semel.faces.story import tell
+from semel.faces.views import answered_approval
 from semel.ports.model import Request
 from storage.conftest import plant
 from tests.core.cast import driver
@@ -34,6 +35,7 @@ from tests.core.driver import Died
 from tests.core.golden import encoded
 from tests.core.machine import call, say
 from tests.core.play import Player
+from tests.core.said import runs_told
 from tests.core.scripts import SCRIPTS
 from tests.core.test_explain import keys_to_name
 from tests.core.test_model import MOVES
@@ -192,9 +194,9 @@ def test_any_history_can_be_told_and_the_next_request_of_it_is_there_or_depends_
         return
     frames = scan(encoded(player.driver.writes)).frames
     state = state_of(frames, incomplete(frames), "s")
-    story = tell(frames, state)
-    assert len(story.runs) == len(state.ended) + (state.run is not None)
-    open_calls = [call for step in (story.runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
+    runs = runs_told(frames, state)
+    assert len(runs) == len(state.ended) + (state.run is not None)
+    open_calls = [call for step in (runs[-1].steps if state.run else ()) for call in step.calls if call.outcome in OPEN]
     if state.run is not None:
         with suppress(OutcomePending):
             ahead, asks = _gone_on(state, {})
@@ -223,6 +225,21 @@ def test_the_log_of_a_write_that_never_became_whole_is_previewed_like_any_other(
     found = asked(FileStore(tmp_path / "state", SystemClock(), known=KNOWN))
     assert isinstance(found, Prompt)
     assert [message.text for message in found.messages][-2:] == ["done", "and now?"]
+
+
+def test_what_a_log_that_cannot_be_read_says_of_an_approval_counts_for_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    writes = played("approval").writes
+    denied, *_ = [one for write in writes for one in write.records if isinstance(one, ApprovalResolved)]
+    plant(root, encoded(writes), "s")
+    plant(root, encoded(writes), "copy")  # the log of another session
+    store = FileStore(root, SystemClock(), known=KNOWN)
+    assert answered_approval(store, denied.call_key[:9]) == denied
+    assert answered_approval(store, "") is None
+    plant(root, encoded(writes)[:-1], "s")
+    assert answered_approval(store, denied.call_key) == denied
+    plant(root, b"~" + encoded(writes), "s")
+    assert answered_approval(store, denied.call_key) is None
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

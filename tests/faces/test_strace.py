@@ -15,7 +15,7 @@ import pytest
 from tests.faces.support import Shop, open_shop
 from tests.support.notrun import not_run
 
-CALLS = ("fdatasync", "fsync", "pwrite64", "rename,renameat,renameat2", "ftruncate")
+CALLS = ("fdatasync", "fsync", "write", "pwrite64", "rename,renameat,renameat2", "ftruncate")
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EFBIG", "ENOMEM")
 
 
@@ -31,16 +31,22 @@ def traceable() -> None:
         not_run("strace is not there, or may not trace: faults that the kernel reports were not injected")
 
 
-def traced(shop: Shop, fault: str, *words: str) -> tuple[int, bool]:
-    """Run a command of the binary with a fault injected into its own process; its exit code, and whether the fault struck."""
-    told, (calls, _, what) = shop.place / "trace", fault.partition(":")
-    options = ["-o", str(told), "-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
-    command = ["strace", *options, sys.executable, "-m", "semel", *words]
+def start_traced(shop: Shop, *options: str, words: tuple[str, ...]) -> tuple[str, int]:
+    """Run a command of the binary under strace, to its end; what strace told, and the exit code."""
+    told = shop.place / "trace"
+    command = ["strace", "-y", "-qq", "-o", str(told), *options, sys.executable, "-m", "semel", *words]
     done = subprocess.run(command, cwd=shop.place, env=shop.environment({}), capture_output=True, text=True, check=False)
     if done.returncode == 1:
         assert done.stderr.startswith("semel: "), done.stderr
         assert "Traceback" not in done.stderr
-    return done.returncode, "(INJECTED)" in told.read_text() or done.returncode == -9
+    return told.read_text(), done.returncode
+
+
+def traced(shop: Shop, fault: str, *words: str) -> tuple[int, bool]:
+    """Run a command of the binary with a fault injected into its own process; its exit code, and whether the fault struck."""
+    calls, _, what = fault.partition(":")
+    told, code = start_traced(shop, "-e", f"trace={calls}", "-e", f"inject={calls}:{what}", words=words)
+    return code, "(INJECTED)" in told or code == -9
 
 
 def strikes(place: Path, fault: str) -> str | None:

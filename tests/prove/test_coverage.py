@@ -16,7 +16,7 @@ MODULES = (
 )
 TESTS = (
     *("frame", "reading", "tail", "behind", "file", "reader", "damage", "index"),
-    *("floor", "tenure", "lease", "lock_life", "conformance"),
+    *("floor", "tenure", "lease", "contact", "lock_life", "conformance"),
 )
 SWEEPS = "not flip and not race and not t15 and not torn_write and not power_loss and not burst"
 

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import semel
+
 TESTS = Path(__file__).parents[1]
+SOURCE = Path(semel.__file__).parents[1]  # the child runs what this process runs, which may be a mutant
 
 
 class Process:
     def __init__(self, program: str, *arguments: object, **environment: str) -> None:
-        path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+        path = os.pathsep.join([str(TESTS), str(SOURCE)])
         self.child = subprocess.Popen(
             [sys.executable, "-m", f"storage.programs.{program}", *map(str, arguments)],
             stdin=subprocess.PIPE,

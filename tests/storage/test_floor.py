@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.floor import FileFloor, decode_floor, encode_floor
+from semel.adapters.file.floor import FileFloor, decode_floor, encode_floor, forget_proven
 from semel.adapters.file.root import Root
 from semel.errors import StoreError
 from semel.testing.faults import Crashed, Fault, FaultyDisk
@@ -64,6 +64,27 @@ def test_w21_names_are_remembered_by_absolute_path(root: Path, tmp_path: Path, m
     floor_at(Path("."), disk).raise_to(["a/v1"])  # another root, though spelled the same
     assert "rename" in disk.calls
     assert (tmp_path / "wal-feature-floor").exists()
+
+
+def test_a_process_that_has_proven_nothing_yet_syncs_what_it_finds_again_and_leaves_nothing_open(root: Path) -> None:
+    """Whoever wrote the floor may have died before its sync (W20)."""
+    floor_at(root).raise_to(["a/v1", "b/v1"])
+    disk = FaultyDisk()
+    floor = floor_at(root, disk)
+    floor.raise_to(["a/v1"])
+    assert disk.calls == []
+    forget_proven(root)
+    assert not floor.holds(["a/v1"])
+    floor.raise_to(["a/v1"])
+    assert disk.calls[disk.calls.index("lock") :] == ["lock", "open", "open", "sync", "sync_directory", "unlock"]
+    assert floor.holds(["a/v1", "b/v1"])
+    assert floor.names() == {"a/v1", "b/v1"}
+    forget_proven(root)
+    disk.fail_next("sync", errno.EIO)
+    with pytest.raises(StoreError, match="could not raise"):
+        floor.raise_to(["a/v1"])
+    assert not floor.holds(["a/v1"])
+    assert disk._open == set()
 
 
 def test_a_directory_sync_that_fails_proves_nothing_and_is_tried_again(root: Path) -> None:

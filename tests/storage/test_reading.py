@@ -2,15 +2,21 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from semel.core.frame import Frame, TailKind, line_of, scan
+from semel.core.frame import Frame, Point, TailKind, encode_frames, good_frames, line_of, scan
+from semel.core.header import PAYLOAD_BYTES_MAX
 from semel.core.open_log import Opening
 from semel.core.reading import Reading, Verification
+from semel.core.tail import NEWER_WRITER
 from semel.errors import LogDamaged, NewerWriter, SemelError
+from semel.ports.log import Payload
 from semel.testing.conformance import newer_frame
-from storage.logs import reference_log
+from storage.logs import lineage_payload, payload, reference_log
+from storage.sweeps import power_loss_images
+from storage.test_frame import frame_line
 
 LOG = reference_log()
 PIECES = (1, 7, 100, 511, 512, 4096, 100_000)
@@ -90,6 +96,127 @@ def test_what_follows_a_whole_line_that_is_no_frame_is_not_kept() -> None:
         reading.feed(LOG.data)
     assert sum(map(len, reading._rest)) < 5000
     assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_holes_of_a_power_loss_are_judged_in_pieces_as_they_are_at_once_to_the_last_word() -> None:
+    """Also with a second fault on top. The tail is told of as the first thing that is wrong with it."""
+    rng, kinds, reasons = random.Random(5), Counter[str](), Counter[str]()
+    for number, frame in enumerate(LOG.frames[2::3]):
+        for image in power_loss_images(frame.offset, LOG, 512, 12, seed=number):
+            spoilt = bytearray(image)
+            if len(image) > frame.offset and rng.random() < 0.5:
+                spoilt[rng.randrange(frame.offset, len(image))] ^= 1 << rng.randrange(8)
+            whole = scan(bytes(spoilt)).tail
+            kinds[str(whole.kind)] += 1
+            reasons["".join(letter for letter in whole.reason if not letter.isdigit())] += 1
+            for size in (1, 100, 512, 700):
+                assert in_pieces(bytes(spoilt), size) == at_once(bytes(spoilt)), (frame.seq, size)
+    print(f"{kinds.total()} images: {dict(kinds)}, {len(reasons)} reasons")
+    assert kinds.total() == 108
+    assert min(kinds["torn"], kinds["damaged"]) >= 20
+    assert len(reasons) >= 6
+
+
+def test_what_stands_behind_a_hole_is_not_kept_once_it_shows_that_something_here_was_durable() -> None:
+    """As a sector leaves it that a device lost in the middle of a long log."""
+    start = LOG.frames[6].offset + 20
+    lost = -start % 512 + start
+    data = LOG.data[:lost] + bytes(512) + LOG.data[lost + 512 :]
+    reading = Reading()
+    for at in range(0, len(data), 200):
+        reading.feed(data[at : at + 200])
+    for _ in range(1000):
+        reading.feed(LOG.data)
+    assert sum(map(len, reading._rest)) < 3000
+    assert reading.tail() == scan(data).tail
+    assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_a_line_of_a_newer_build_is_called_that_however_it_comes_also_with_nuls_in_it() -> None:
+    """And where it is torn: what looks like a hole with damage behind it is the rest of a line that only a newer build began."""
+    cut = LOG.data[: LOG.frames[9].offset]
+    text = b"x" * 80 + bytes(600) + b"1 2 3" + bytes(30) + b"more"
+    line, reasons = frame_line("4 9 1767225600000 12 8 0", text, LOG.frames[8].digest), Counter[str]()
+    for behind in (
+        line,
+        line[:-1],
+        line + b"\n",
+        line + LOG.data,
+        line[:400] + b"\n" + line[400:500],
+        line[:400] + b"\n" + LOG.data,
+    ):
+        whole = at_once(cut + behind)
+        reasons[scan(cut + behind).tail.reason] += 1
+        for size in (1, 7, 100, 300, 5000):
+            assert in_pieces(cut + behind, size) == whole, (len(behind), size)
+    assert reasons.pop(NEWER_WRITER) == 5
+    assert reasons.total() == 1
+
+
+def test_what_follows_an_empty_line_is_not_kept_either() -> None:
+    reading = Reading()
+    reading.feed(LOG.data[: LOG.frames[5].offset] + b"\n")
+    for _ in range(1000):
+        reading.feed(LOG.data)
+    assert sum(map(len, reading._rest)) < 5000
+    assert (reading.tail().kind, reading.tail().offset) == (TailKind.DAMAGED, LOG.frames[5].offset)
+
+
+def test_a_hole_that_begins_where_a_piece_does_is_a_tail_like_any_other() -> None:
+    """Good frames to the last byte of a piece, and NULs from the first of the next: as a file that was only made longer."""
+    for frame in (LOG.frames[1], LOG.frames[5], LOG.frames[20]):
+        for size in (512, 1024, 512 * 40):
+            reading = Reading()
+            reading.feed(LOG.data[: frame.offset])
+            for _ in range(3):
+                reading.feed(bytes(size))
+            assert reading.tail() == scan(LOG.data[: frame.offset] + bytes(3 * size)).tail
+            assert reading.tail().kind is TailKind.TORN
+
+
+def test_a_line_as_long_as_a_line_may_be_is_read_in_pieces() -> None:
+    lines = encode_frames(
+        [lineage_payload(), Payload(json=b'"' + b"x" * (PAYLOAD_BYTES_MAX - 2) + b'"')], Point(), at_ms=1, fence=1, synced=0
+    )
+    reading, size = Reading(), PAYLOAD_BYTES_MAX // 8
+    frames = [frame for at in range(0, len(lines.data), size) for frame in reading.feed(lines.data[at : at + size])]
+    assert [len(frame.payload) for frame in frames][1:] == [PAYLOAD_BYTES_MAX]
+    assert reading.tail().kind is TailKind.CLEAN
+
+
+def bytes_looked_at(data: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many bytes were searched for frames until a log was read in pieces of this size."""
+    looked = 0
+
+    def counting(piece: bytes, point: Point) -> tuple[Sequence[Frame], Point]:
+        nonlocal looked
+        looked += len(piece)
+        return good_frames(piece, point)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("semel.core.reading.good_frames", counting)
+        assert in_pieces(data, size) == at_once(data)
+    return looked
+
+
+def test_reading_takes_time_in_proportion_to_the_log_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long line is looked at again once it has doubled, and what no frame can follow is not looked at again."""
+    cut = LOG.data[: LOG.frames[20].offset]
+    to_sector = bytes(-len(cut) % 512 + 512)
+    line = encode_frames([lineage_payload(), payload(200_000)], Point(), at_ms=1, fence=1, synced=0).data
+    write = encode_frames([payload(100)] * 300, scan(cut).point, at_ms=1_767_225_700_000, fence=12, synced=19).data
+    logs = {
+        "one write that lost a sector": cut + write[: 512 - len(cut) % 512] + bytes(512) + write[1024 - len(cut) % 512 :],
+        "one long line": line,
+        "a long line without an end": line[:-1],
+        "lines behind a hole": cut + to_sector + 30 * LOG.data,
+        "lines without an end behind a hole": cut + to_sector + 30 * LOG.data.replace(b"\n", b"~"),
+        "lines behind one that is no frame": cut + b"~\n" + 30 * LOG.data,
+    }
+    looked = {name: bytes_looked_at(data, 700, monkeypatch) / len(data) for name, data in logs.items()}
+    print({name: round(ratio, 2) for name, ratio in looked.items()})
+    assert max(looked.values()) < 3
+    assert looked["lines behind a hole"] < 0.2  # what was good, and nothing behind it
 
 
 def test_a_frame_gives_back_the_bytes_of_its_line() -> None:

@@ -10,7 +10,8 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.state import Session
-from semel.faces.views import SessionView, frame_event, frames_of, view_of
+from semel.faces.views import SessionView, frame_event, view_of
+from tests.support.frames import frames_of
 from tests.sweep.reference import ACKNOWLEDGED, ACTIONS, SESSION
 
 KILLED = -9

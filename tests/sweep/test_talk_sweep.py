@@ -10,8 +10,9 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.values import UserMessage
-from semel.faces.views import frame_event, frames_of, view_of
+from semel.faces.views import frame_event, view_of
 from tests.core.said import said_in
+from tests.support.frames import frames_of
 from tests.sweep.lives import KILLED, Lives, facts, kill_points
 from tests.sweep.reference import ACKNOWLEDGED, ACTIONS, PERSISTED
 from tests.sweep.talk import MESSAGES, SESSION

@@ -11,11 +11,11 @@ from tool_support import DATA, SystemClock, a_call
 from semel import Agent, Runtime
 from semel.adapters.tools.mcp.source import McpDeclaration, McpServer
 from semel.core.values import ToolMessage
-from semel.faces.views import frames_of
 from semel.ports.tool import Call
 from semel.testing.ground import memory_ground
 from tests.core.said import said_in
 from tests.engine.fakes import script_file
+from tests.support.frames import frames_of
 
 GRACE_SECONDS = 0.1
 ACT = "mcp__box__act"

@@ -24,10 +24,11 @@ from semel.adapters.tools.command import CommandDeclaration, CommandTool
 from semel.core.values import ToolMessage
 from semel.engine import flight
 from semel.errors import BadAgent
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.ports.tool import ProcessMark, ToolPort
 from semel.testing.ground import memory_ground
 from tests.core.said import said_in
+from tests.support.frames import frames_of
 
 pytestmark = [
     pytest.mark.anyio,

@@ -12,7 +12,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from semel.core.persistent import Chain, Growing, Packed
-from semel.core.places import KIND, NOTHING, OPAQUE, OWN, PORTABLE, FindRecord, content_of, own_place, seq_of
+from semel.core.places import KIND, NOTHING, OPAQUE, OWN, PORTABLE, FindRecord, content_of, own_place, records_of, seq_of
 from semel.core.sendable import portable, sendable
 from semel.core.tags import marked
 from semel.core.values import AssistantMessage, Frozen, Message
@@ -149,6 +149,13 @@ class Conversation(Growing[Message]):
             return False
         before, view, family = other._transcript, other._view, other._family  # noqa: SLF001  another one of this class
         return self._transcript.places.grew_from(before.places) and self._view is view and self._family == family
+
+    @property
+    def records(self) -> frozenset[int]:
+        """The seqs of the records that its messages are read from, for a reader that has to choose what to keep; O(n)."""
+        view, places = self._view, self._transcript.places
+        hidden = range(0) if view is None else range(view.start, view.end)
+        return frozenset(seq for at, place in enumerate(places) if at not in hidden for seq in records_of(place))
 
     def __len__(self) -> int:
         """How many messages the model sees."""

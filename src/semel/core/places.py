@@ -72,6 +72,14 @@ def seq_of(place: int) -> int:
     return place >> _SEQ_AT
 
 
+def records_of(place: int) -> Sequence[int]:
+    """The seqs of the records that the message is read from; none for one that the state itself keeps."""
+    seq, within = place >> _SEQ_AT, (place >> _WITHIN_AT) & _WITHIN_MOST
+    if place & OWN:
+        return ()
+    return (seq, seq - within) if place & KIND == RESULT else (seq,)
+
+
 def content_of(place: int, find: FindRecord) -> Message:
     """The message at a place in the log, as it was received."""
     seq, within = place >> _SEQ_AT, (place >> _WITHIN_AT) & _WITHIN_MOST

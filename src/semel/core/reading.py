@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from semel.core.frame import Frame, Scan, good_frames
 from semel.core.header import PAYLOAD_BYTES_MAX, Point
-from semel.core.tail import NEWER_WRITER, SECTOR_BYTES, Tail, TailKind, judge
+from semel.core.tail import NEWER_WRITER, SECTOR_BYTES, Tail, TailKind, judge, settled
 from semel.errors import LogDamaged, NewerWriter
 
 PIECE_BYTES = 256 * 1024  # what a piece becomes stays in the cache of a processor until it is folded
@@ -40,7 +40,7 @@ class Reading:
             return ()
         self._rest.append(piece)
         self._waiting_bytes -= len(piece)
-        if self._stuck or (self._waiting_bytes > 0 and b"\n" not in piece):
+        if self._waiting_bytes > 0 and (self._stuck or b"\n" not in piece):
             return ()
         data = b"".join(self._rest)
         frames, point = good_frames(data, self.point)
@@ -48,16 +48,23 @@ class Reading:
         self.point, self._rest = point, [rest]
         newline, nul = rest.find(b"\n"), rest.find(b"\0")
         self._stuck = newline >= 0 or len(rest) > _LINE_BYTES_MOST
-        if newline >= 0 and not 0 <= nul < newline:
-            self._decided, self._rest = True, [rest[: newline + 2]]  # a whole line that is no frame is damage, whatever follows
+        if newline >= 0:
+            # A whole line that is no frame is damage, whatever follows; behind a hole it takes more to say so.
+            behind = self._behind()
+            decided = settled(rest, behind.offset, behind) if 0 <= nul < newline else newline + 2
+            self._decided, self._rest = decided > 0, [rest[:decided] if decided else rest]
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
         self.features = self.features.union(*set(map(_requires, frames)))
         return frames
 
     def tail(self, anchor: int = 0) -> Tail:
         """What lies behind the good frames, once there is nothing more to feed. `anchor` as in `frame.scan`."""
-        shifted = replace(self.point, offset=self.point.offset + self._zeros)
-        return replace(judge(b"".join(self._rest), shifted.offset, shifted, anchor), offset=self.point.offset)
+        behind = self._behind()
+        return replace(judge(b"".join(self._rest), behind.offset, behind, anchor), offset=self.point.offset)
+
+    def _behind(self) -> Point:
+        """Where what is kept begins: behind the good frames, and behind the hole that is not kept."""
+        return replace(self.point, offset=self.point.offset + self._zeros)
 
     def _is_more_of_a_hole(self, piece: bytes) -> bool:
         """Whether the log goes on with whole sectors of NULs where it has had nothing but NULs behind its good frames."""

@@ -62,12 +62,19 @@ def judge(data: bytes, base: int, point: Point, anchor: int) -> Tail:
         hole = data.find(b"\0", at)
         text = data[at : len(data) if hole < 0 else hole]
         fault = _whole_line_fault(data, at, point) if b"\n" in text else _start_fault(text, point)
-        fault = fault or _hole_fault(data, base, at) or _testimony_fault(data, at, point)
+        fault = fault or _fault_behind(data, base, at, point)
         if fault is None and anchor >= max(point.seq, 1):
             fault = f"it is cut short, but record {anchor} was durable"
     if fault is not None:
         return Tail(kind=TailKind.DAMAGED, offset=point.offset, reason=fault)
     return Tail(kind=TailKind.TORN, offset=point.offset, reason="an append that was never acknowledged was cut short")
+
+
+def settled(data: bytes, base: int, point: Point) -> int:
+    """How many of these bytes show that the log is damaged, whatever follows them; 0 while that is open. `base` as in `judge`."""
+    end = data.rfind(b"\n") + 1
+    found = judge(data[:end], base, point, 0)
+    return end if found.kind is TailKind.DAMAGED and found.reason != NEWER_WRITER else 0
 
 
 def _is_newer(data: bytes, at: int, point: Point) -> bool:
@@ -176,46 +183,47 @@ def _requires_fits(field: bytes, *, whole: bool) -> bool:
     return all(FEATURE_NAME.fullmatch(name) for name in names) and all(a < b for a, b in pairwise(names))
 
 
-def _hole_fault(data: bytes, base: int, at: int) -> str | None:
-    """Why some run of NULs cannot be sectors that were never written; None if all can."""
-    for hole in _HOLE.finditer(data, at):
-        start, end = hole.span()
-        starts = start == at or (base + start) % SECTOR_BYTES == 0 or data[start - 1 : start] == b"\n"
-        if not starts or not ((base + end) % SECTOR_BYTES == 0 or end == len(data)):
-            return f"the NUL bytes up to byte {base + end} are not whole unwritten sectors"
-    return None
+def _fault_behind(data: bytes, base: int, at: int, point: Point) -> str | None:
+    """What comes first, from the first hole on, that an unsynced write does not leave, or that was durable; None if nothing does.
 
-
-def _testimony_fault(data: bytes, at: int, point: Point) -> str | None:
-    """Why the lines behind the first hole show that something here was durable, or is not ours; None if they do not."""
-    lineage = point.lineage
-    for start, stop, header in _later_lines(data, at):
-        fault = _line_fault(data, start, stop, header, point.seq)
-        if fault is not None:
-            return fault
-        if header is not None and header.ver == 2 and data[stop : stop + 1] == b"\n":
-            claimed = decode_lineage(data[header.payload_offset : stop])
-            if claimed is None or _differs(lineage, claimed):
-                return "a later line names another lineage"
-            lineage = claimed
-    return None
-
-
-def _later_lines(data: bytes, at: int) -> Iterator[tuple[int, int, Proven | None]]:
-    """Every line behind a hole: its start, its stop (its newline, the next hole or the end of the file), its proven header.
-
-    What directly follows a hole is the rest of a cut line and left out, unless a proven header starts there.
+    It is told in the order of the bytes, so that what is told of a part is told of all.
     """
+    lineage = point.lineage
     holes = [hole.span() for hole in _HOLE.finditer(data, at)]
-    for (_, end), (limit, _) in pairwise([*holes, (len(data), len(data))]):
-        position, is_line = end, False
-        while position < limit:
-            newline = data.find(b"\n", position, limit)
-            stop = limit if newline < 0 else newline
-            header = proven(data, position)
-            if is_line or header is not None:
-                yield position, stop, header
-            position, is_line = stop + 1, True
+    for (start, end), (limit, _) in pairwise([*holes, (len(data), len(data))]):
+        if not _may_be_unwritten(data, base, at, start, end):
+            return f"the NUL bytes up to byte {base + end} are not whole unwritten sectors"
+        for line, stop, header in _later_lines(data, end, limit):
+            fault = _line_fault(data, line, stop, header, point.seq)
+            if fault is not None:
+                return fault
+            if header is not None and header.ver == 2 and data[stop : stop + 1] == b"\n":
+                claimed = decode_lineage(data[header.payload_offset : stop])
+                if claimed is None or _differs(lineage, claimed):
+                    return "a later line names another lineage"
+                lineage = claimed
+    return None
+
+
+def _may_be_unwritten(data: bytes, base: int, at: int, start: int, end: int) -> bool:
+    """Whether a run of NULs can be sectors that were never written."""
+    starts = start == at or (base + start) % SECTOR_BYTES == 0 or data[start - 1 : start] == b"\n"
+    return starts and ((base + end) % SECTOR_BYTES == 0 or end == len(data))
+
+
+def _later_lines(data: bytes, end: int, limit: int) -> Iterator[tuple[int, int, Proven | None]]:
+    """Every line between a hole's end and the next: its start, its stop (its newline, or that limit), its proven header.
+
+    What directly follows the hole is the rest of a cut line and left out, unless a proven header starts there.
+    """
+    position, is_line = end, False
+    while position < limit:
+        newline = data.find(b"\n", position, limit)
+        stop = limit if newline < 0 else newline
+        header = proven(data, position)
+        if is_line or header is not None:
+            yield position, stop, header
+        position, is_line = stop + 1, True
 
 
 def _differs(known: Lineage | None, claimed: Lineage) -> bool:

@@ -1,21 +1,25 @@
 """The next request of a session, rendered and not sent (P4): what its frozen bundle makes of its log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel import wiring
+from semel.core.codec import decode
 from semel.core.decide import seal, send
 from semel.core.effects import CallModel, Decision, Send
 from semel.core.fold import ahead
-from semel.core.frame import incomplete
-from semel.core.open_log import finding, state_of
+from semel.core.frame import Frame
+from semel.core.open_log import Opening
+from semel.core.places import FindRecord
 from semel.core.prompt import prompt_of
 from semel.core.records import Record
 from semel.core.recover import recover
 from semel.core.state import Run, Session
+from semel.core.transcript import messages_of
 from semel.core.values import Bundle, clean_text
 from semel.engine.media import Loading
 from semel.errors import OutcomePending, UnknownSession, need
-from semel.faces.views import frames_of, view_of
+from semel.faces.views import view_of
 from semel.ports.log import SessionStore
 from semel.ports.model import Request
 from semel.ports.world import Clock
@@ -46,9 +50,17 @@ def preview_of(store: SessionStore, session: str, clock: Clock, text: str | None
     coming = state if asks else _next_run(store, view.state, state, text, told)
     run = need(coming.run, "a state that asks the model has an open run")
     model = wiring.model_frozen(run.config.bundle, {}, clock)
-    find, files = finding(frames_of(store, session), told), Loading(store.blobs(session))
-    request = model.render(prompt_of(coming, run, find, files))
+    prompt = prompt_of(coming, run, _finding(store, coming, told), Loading(store.blobs(session)))
+    request = model.render(prompt)
     return Preview(bundle=run.config.bundle, request=request, placeholder=not asks and text is None)
+
+
+def _finding(store: SessionStore, coming: Session, told: Mapping[int, Record]) -> FindRecord:
+    """Finds the records that the request shows: those of `told`, and of the log these alone, so that the rest is not kept."""
+    shown = messages_of(coming, told.get).records
+    kept: dict[int, Frame] = {}
+    store.read(coming.session, take=lambda frames: kept.update((frame.seq, frame) for frame in frames if frame.seq in shown))
+    return lambda seq: told[seq] if seq in told else decode(kept[seq])
 
 
 def _gone_on(state: Session, told: dict[int, Record]) -> tuple[Session, bool]:
@@ -90,9 +102,9 @@ def _last_run(store: SessionStore, state: Session) -> Run:
     ended = state.ended.get(state.newest) if state.newest else None
     if ended is None:
         raise UnknownSession(f"session {state.session!r} has no run yet, so there is no request to show")
-    kept = frames_of(store, state.session)
-    frames = [frame for frame in kept if frame.seq < ended.head]
-    return need(state_of(frames, incomplete(kept), state.session).run, "a run is open until its end")
+    before = Opening(state.session)
+    store.read(state.session, take=lambda frames: before.take([frame for frame in frames if frame.seq < ended.head]))
+    return need(before.state().run, "a run is open until its end")
 
 
 def _ahead(state: Session, decision: Decision, told: dict[int, Record]) -> Session:

@@ -1,11 +1,11 @@
 """What happened in a session, as runs of steps of calls: told from the log for `show`, record by record."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from semel.core.codec import decode
-from semel.core.frame import Frame, incomplete
+from semel.core.frame import Frame
 from semel.core.media import in_words
 from semel.core.records import (
     AgentRef,
@@ -16,7 +16,6 @@ from semel.core.records import (
     Failure,
     FollowUpQueued,
     HistorySupplied,
-    IndeterminateResolved,
     LateResult,
     ModelStepFinished,
     Queued,
@@ -45,6 +44,7 @@ from semel.core.standing import CallClass, classify
 from semel.core.state import Session
 from semel.core.values import AssistantMessage, Usage, UserMessage
 from semel.errors import need
+from semel.ports.log import SessionStore
 
 
 class CallStory(msgspec.Struct, kw_only=True):
@@ -118,25 +118,18 @@ class RunStory(msgspec.Struct, kw_only=True):
     usage: Usage | None = None
 
 
-class Story(msgspec.Struct, kw_only=True):
-    """A session: its runs, and how many messages from elsewhere it started with, in whose format."""
+class SuppliedStory(msgspec.Struct, kw_only=True):
+    """How many messages from elsewhere a session started with, in whose format."""
 
-    runs: list[RunStory]
     supplied: int = 0
     format: str | None = None
 
 
-def tell(frames: Iterable[Frame], state: Session) -> Story:
-    """The story that these frames tell; `state` is their fold, which has shown that it is a legal one."""
-    told = _Teller()
-    kept = tuple(frames)
-    torn = incomplete(kept)
-    for frame in kept[1:]:
-        record = decode(frame, f"session {state.session!r}")
-        if record is not None:
-            told.hear(record, frame.at_ms, torn=frame.seq in torn)
-    told.wait_in(state)
-    return told.story
+def tell(store: SessionStore, state: Session, emit: Callable[[SuppliedStory | RunStory], object]) -> None:
+    """Hand out the runs of a session, one after the other; `state` is what was read of it before."""
+    telling = Telling(state, emit)
+    store.read(state.session, take=telling.take)
+    telling.end()
 
 
 def output_text(output: ToolOutput) -> str:
@@ -157,36 +150,69 @@ def text_of(request: QueuedRequest) -> str:
 Outside = Queued | Steered | FollowUpQueued | SendDelivered | RunCancelRequested | RunStopRequested | RunPaused
 
 
-class _Teller:
-    def __init__(self) -> None:
-        self.runs: list[RunStory] = []
-        self.story = Story(runs=self.runs)
+class Telling:
+    """Tells the runs of a log whose frames come piece by piece; memory holds one run."""
+
+    def __init__(self, state: Session, emit: Callable[[SuppliedStory | RunStory], object]) -> None:
+        """`state` is the fold of the frames, which has shown that they are legal. `emit` is handed each run once it is told."""
+        self._state, self._emit = state, emit
+        self._run: RunStory | None = None
         self._inputs: dict[str, str] = {}
         self._waiting: dict[str, SaidStory] = {}
         self._calls: dict[str, CallStory] = {}
         self._batch: list[CallStory] = []
 
-    def hear(self, record: Record, at_ms: int, *, torn: bool) -> None:
+    def take(self, frames: Sequence[Frame]) -> None:
+        """More frames, in order. What is behind the state, since somebody writes meanwhile, is not told."""
+        for frame in frames:
+            if 0 < frame.seq <= self._state.head:
+                record = decode(frame, f"session {self._state.session!r}")
+                if record is not None:
+                    self._hear(record, frame.at_ms)
+
+    def end(self) -> None:
+        """No frame is left: tell the last run."""
+        self._wait()
+        self._over()
+
+    @property
+    def _now(self) -> RunStory:
+        return need(self._run, "what happens to a run stands behind its start")
+
+    def _over(self) -> None:
+        """Hand out the run, with what was found out about its calls after it."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        state = self._state
+        continued = [key for key in self._calls if key in state.continued]
+        if continued:  # by the last one, of several
+            run.continued_as = state.continued[max(continued, key=list(state.continued).index)]
+        for key, call in self._calls.items():
+            verdict, late = state.resolved.get(key), state.late.get(key)
+            if verdict is not None:
+                call.verdict, call.verdict_by = verdict.verdict, verdict.by
+                call.verdict_output, call.note = verdict.output, verdict.note
+            if late is not None and (call.deferred or call.outcome != "completed"):
+                call.late = output_text(late.output)
+        self._waiting, self._calls, self._batch = {}, {}, []
+        self._emit(run)
+
+    def _hear(self, record: Record, at_ms: int) -> None:
         match record:
             case RunStarted():
                 self._run_started(record, at_ms)
             case ResumeStarted():
-                self.runs[-1].resumes += 1
+                self._now.resumes += 1
             case RunFinished():
-                run = self.runs[-1]
+                run = self._now
                 run.finished_at_ms, run.reason, run.error, run.usage = at_ms, record.reason, record.error, record.usage
             case StepStarted():
                 self._step_started(record)
             case ModelStepFinished():
                 self._answered(record)
-            case IndeterminateResolved():
-                call = need(self._calls.get(record.call_key), "a verdict is of a call that was planned")
-                call.verdict, call.verdict_by = record.verdict, record.by
-                call.verdict_output, call.note = record.output, record.note
-            case LateResult():
-                need(self._calls.get(record.call_key), "a late result is of a call that was planned").late = output_text(
-                    record.output
-                )
+            case LateResult() if record.call_key in self._calls:
+                self._calls[record.call_key].late = output_text(record.output)
             case (
                 Queued()
                 | Steered()
@@ -198,18 +224,18 @@ class _Teller:
             ):
                 self._hear_from_outside(record)
             case HistorySupplied():
-                self.story.supplied, self.story.format = len(record.entries), record.format
+                self._emit(SuppliedStory(supplied=len(record.entries), format=record.format))
             case _:
-                self._hear_of_call(record, torn=torn)
+                self._hear_of_call(record)
 
     def _hear_from_outside(self, record: Outside) -> None:
         match record:
             case RunCancelRequested():
-                self.runs[-1].cancel = record.at
+                self._now.cancel = record.at
             case RunStopRequested():
-                self.runs[-1].stop = True
+                self._now.stop = True
             case RunPaused():
-                self.runs[-1].pause = record.reason
+                self._now.pause = record.reason
             case Queued():
                 self._keep(record.request.input)
             case Steered() | FollowUpQueued():
@@ -220,7 +246,7 @@ class _Teller:
                 self._keep(record.entries)
                 self._said(record.delivery, record.submission_id, record.input)
 
-    def _hear_of_call(self, record: Record, *, torn: bool) -> None:
+    def _hear_of_call(self, record: Record) -> None:
         match record:
             case ToolBatchStarted():
                 for planned in record.planned_calls:
@@ -244,7 +270,7 @@ class _Teller:
             case ToolCallDeferred():
                 self._batch[record.ordinal].deferred = True
                 self._batch[record.ordinal].output = output_text(record.output)
-            case ToolDispatchIntent() if not torn:
+            case ToolDispatchIntent():
                 self._batch[record.ordinal].outcome = "sent"
             case ToolNoDispatch():
                 call = self._batch[record.ordinal]
@@ -257,13 +283,19 @@ class _Teller:
             case _:
                 return  # says nothing that a person asks for
 
-    def wait_in(self, state: Session) -> None:
-        """Mark the calls of the open batch whose intent is there, and which were not sent: their turn has not come."""
-        batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
-        if state.run is None or batch is None or batch.finished:
+    def _wait(self) -> None:
+        """Mark the calls of the open batch whose intent is there, and which were not sent: their turn has not come.
+
+        An intent in a write that never became whole is none. Where its batch is closed, a record says that it was not sent.
+        """
+        run = self._state.run
+        batch = run.step.batch if run is not None and run.step is not None else None
+        if run is None or batch is None or batch.finished:
             return
-        for call, found in zip(self._batch, classify(state.run, batch), strict=True):
-            if found in (CallClass.NEVER_SENT, CallClass.HELD_SUCCESSOR):
+        for call, found, kind in zip(self._batch, batch.calls, classify(run, batch), strict=True):
+            if found.torn_intent and call.outcome == "sent":
+                call.outcome = "planned"
+            if kind in (CallClass.NEVER_SENT, CallClass.HELD_SUCCESSOR):
                 call.outcome = "waiting"
 
     def _call(self, ordinal: int, call_key: str) -> CallStory:
@@ -281,28 +313,28 @@ class _Teller:
         }
 
     def _said(self, delivery: str, key: str | None, names: Sequence[str]) -> None:
-        said = SaidStory(key=key or names[0], delivery=delivery, text="\n".join(self._inputs.get(name, "") for name in names))
-        self.runs[-1].said.append(said)
+        said = SaidStory(key=key or names[0], delivery=delivery, text=self._texts(names))
+        self._now.said.append(said)
         self._waiting |= dict.fromkeys(names, said)
 
+    def _texts(self, names: Sequence[str]) -> str:
+        """The messages that this is made of. Each is of one run, so none is asked for twice."""
+        return "\n".join(self._inputs.pop(name, "") for name in names)
+
     def _run_started(self, record: RunStarted, at_ms: int) -> None:
+        self._over()
         self._keep(record.entries)
-        continued = next((run for run in self.runs if _has_call(run, record.continues)), None)
-        if continued is not None:
-            continued.continued_as = record.run_id
-        self.runs.append(
-            RunStory(
-                run_id=record.run_id,
-                key=record.key,
-                agent=record.agent,
-                input="\n".join(self._inputs.get(name, "") for name in record.input),
-                started_at_ms=at_ms,
-                continues=record.continues,
-            )
+        self._run = RunStory(
+            run_id=record.run_id,
+            key=record.key,
+            agent=record.agent,
+            input=self._texts(record.input),
+            started_at_ms=at_ms,
+            continues=record.continues,
         )
 
     def _step_started(self, record: StepStarted) -> None:
-        steps = self.runs[-1].steps
+        steps = self._now.steps
         if steps and steps[-1].step_id == record.step_id:
             steps[-1].attempts = record.attempt
         else:
@@ -313,7 +345,7 @@ class _Teller:
 
     def _answered(self, record: ModelStepFinished) -> None:
         answer = record.assistant_message.content
-        step = self.runs[-1].steps[-1]
+        step = self._now.steps[-1]
         if isinstance(answer, AssistantMessage):
             step.text, step.usage = answer.text, record.usage
             step.calls = [
@@ -321,7 +353,3 @@ class _Teller:
                 for at, call in enumerate(answer.calls)
             ]
             self._batch = step.calls
-
-
-def _has_call(run: RunStory, call_key: str | None) -> bool:
-    return any(call.call_key == call_key for step in run.steps for call in step.calls)

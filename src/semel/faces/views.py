@@ -1,6 +1,6 @@
 """Sessions as a reader sees them: no lease, nothing written, only what can never vanish (P6)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,6 @@ def view_of(store: SessionStore, session: str) -> SessionView:
     opening = Opening(session)
     view = store.read(session, take=opening.take)
     return SessionView(state=opening.state(), owner=view.owner, mark=view.mark)
-
-
-def frames_of(store: SessionStore, session: str) -> tuple[Frame, ...]:
-    """All frames that a reader may know, in memory at once: for what tells a whole story."""
-    return store.read(session).frames
 
 
 def known_run(
@@ -238,18 +233,20 @@ def find_waiting_call(store: SessionStore, prefix: str) -> WaitingCall:
 
 def answered_approval(store: SessionStore, prefix: str) -> ApprovalResolved | None:
     """The one answered approval whose call's key starts like this, also of a step that is over; None for none, or several."""
-    answered = (record for session in store.sessions() for record in _approvals_of(store, session))
-    found = [record for record in answered if prefix and record.call_key.startswith(prefix)]
+    found: list[ApprovalResolved] = []
+
+    def take(frames: Sequence[Frame]) -> None:
+        marked = (frame.payload for frame in frames if frame.payload.startswith(b'{"type":"approval_resolved"'))
+        answers = (json.decode(payload, type=ApprovalResolved) for payload in marked)
+        found.extend(answer for answer in answers if prefix and answer.call_key.startswith(prefix))
+
+    for session in store.sessions():
+        before = len(found)
+        try:
+            store.read(session, take=take)
+        except SemelError:
+            del found[before:]  # what a log that cannot be read holds says nothing
     return found[0] if len(found) == 1 else None
-
-
-def _approvals_of(store: SessionStore, session: str) -> list[ApprovalResolved]:
-    try:
-        frames = store.read(session).frames
-    except SemelError:
-        return []
-    marked = (frame.payload for frame in frames if frame.payload.startswith(b'{"type":"approval_resolved"'))
-    return [json.decode(payload, type=ApprovalResolved) for payload in marked]
 
 
 def _answered_calls(store: SessionStore) -> Iterator[WaitingCall]:

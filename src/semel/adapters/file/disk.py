@@ -76,15 +76,15 @@ class Disk:
         else:
             os.fdatasync(fd)
 
-    def read_from_device(self, fd: int, offset: int) -> bytes:
-        """The bytes from `offset` on as the device has them, of a file that was just synced.
+    def read_from_device(self, fd: int, offset: int, limit: int) -> bytes:
+        """The first `limit` bytes from `offset` on as the device has them, of a file that was just synced.
 
         A sync that failed once may have left pages that the kernel calls clean and never wrote (HAZ3); a later sync succeeds
         without them. So the kernel is told to let go of what it has in memory, where it can be told.
         """
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return self.read(fd, offset)
+        return self.read(fd, offset, limit)
 
     def sync_directory(self, fd: int) -> None:
         """Make the entries of a directory durable."""

@@ -40,7 +40,7 @@ def decode_holder(content: bytes) -> Holder | None:
         holder = msgspec.json.decode(content, type=Holder)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return holder if 0 <= holder.fence < NUMBER_LIMIT - 1 else None
+    return holder if 0 < holder.fence < NUMBER_LIMIT - 1 else None
 
 
 def describe(disk: Disk, content: bytes) -> str:

@@ -126,7 +126,8 @@ class Reader:
         try:
             self._disk.sync(fd)
             self._disk.sync_directory(directory)
-            return self._disk.read_from_device(fd, pending[0].offset).startswith(b"".join(map(line_of, pending)))
+            read = b"".join(map(line_of, pending))
+            return self._disk.read_from_device(fd, pending[0].offset, len(read)) == read
         except OSError:
             return False
 

@@ -17,8 +17,9 @@ from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
 from semel.faces.spending import spending_of
-from semel.faces.story import CallStory, RunStory, tell, text_of
-from semel.faces.views import frames_of, view_of
+from semel.faces.story import CallStory, RunStory, SuppliedStory, tell, text_of
+from semel.faces.views import SessionView, view_of
+from semel.ports.log import SessionStore
 
 _TEXT_CHARS, _RESULT_CHARS = 400, 120
 _OUTCOMES = {
@@ -75,24 +76,45 @@ def show(*, session: str, state: str | None, as_json: bool) -> int:
     """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
     store = ground_of(state).store
     view = view_of(store, session)
-    story = tell(frames_of(store, session), view.state)
-    status = status_of(view.state, view.state.digest)
     if as_json:
-        head = {"session": session, "lineage": view.state.lineage, "head_seq": view.state.head, "owner": view.owner}
-        shown_status = None if status is None else msgspec.to_builtins(status)
-        json_line({**head, "status": shown_status, **msgspec.to_builtins(story), "queue": _queue(view.state)})
+        _show_as_json(store, view)
         return 0
     held = f"held by {view.owner}" if view.owner else "held by nobody"
     shown(one_line(f"session {session}: {count(view.state.head, 'record')}, {held}"))
-    if story.supplied:
-        shown(one_line(f"it started with {count(story.supplied, 'message')} from elsewhere, in the format {story.format}"))
-    for run in story.runs:
-        _show_run(run, view.owner)
+
+    def show_one(one: SuppliedStory | RunStory) -> None:
+        if isinstance(one, RunStory):
+            _show_run(one, view.owner)
+        else:
+            shown(one_line(f"it started with {count(one.supplied, 'message')} from elsewhere, in the format {one.format}"))
+
+    tell(store, view.state, show_one)
     for message in _queue(view.state):
         shown(one_line(f"queued as {message['key']}: {message['text']}", _TEXT_CHARS))
+    status = status_of(view.state, view.state.digest)
     if status is not None:
         _show_next(status, view.owner)
     return 0
+
+
+def _show_as_json(store: SessionStore, view: SessionView) -> None:
+    """All that is told as one object, which is in memory for that."""
+    told: list[SuppliedStory | RunStory] = []
+    tell(store, view.state, told.append)
+    state, status = view.state, status_of(view.state, view.state.digest)
+    supplied = next((one for one in told if isinstance(one, SuppliedStory)), SuppliedStory())
+    json_line(
+        {
+            "session": state.session,
+            "lineage": state.lineage,
+            "head_seq": state.head,
+            "owner": view.owner,
+            "status": None if status is None else msgspec.to_builtins(status),
+            "runs": [msgspec.to_builtins(one) for one in told if isinstance(one, RunStory)],
+            **msgspec.to_builtins(supplied),
+            "queue": _queue(state),
+        }
+    )
 
 
 def _queue(state: Session) -> list[dict[str, str]]:

@@ -143,10 +143,10 @@ class SimDisk(Disk):
         """Whether a file is exactly this."""
         return self._file(fd).seen == content
 
-    def read_from_device(self, fd: int, offset: int) -> bytes:
+    def read_from_device(self, fd: int, offset: int, limit: int) -> bytes:
         """The same, with pages that were never written forgotten."""
         self._file(fd).let_go()
-        return self.read(fd, offset)
+        return self.read(fd, offset, limit)
 
     def write_some(self, fd: int, data: memoryview, offset: int | None) -> int:
         """One write; it may be short, fail, or be cut by the death of the process."""
