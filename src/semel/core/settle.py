@@ -144,7 +144,8 @@ def _rest(
     for at, call in enumerate(batch.calls):
         if at in known or call.terminal or call.planned.refused is not None or call.torn_intent:
             continue
-        rest[at] = closed if at in held else crashed(run, batch, at) if at in doubt else unsent
+        doubted = at in doubt or call.reruns > 0  # a call is only run again where a dead process may have sent it
+        rest[at] = closed if at in held else crashed(run, batch, at) if doubted else unsent
     return rest
 
 

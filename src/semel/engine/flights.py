@@ -20,18 +20,14 @@ from semel.core.effects import (
     TimeUp,
     UnderWay,
 )
-from semel.core.outcomes import NeverSent, Settlement, settle
 from semel.core.outcomes import Outcome as Became
+from semel.core.outcomes import Settlement
 from semel.core.state import CallState, Run, Session, Step
-from semel.core.values import Effect as ToolEffect
 from semel.engine.cutting import Cut
 from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, Flight
 from semel.engine.perform import Performer
 from semel.engine.waiting import Bell
 from semel.errors import need
-
-UNSENT = settle(ToolEffect.ONCE, NeverSent(), after_crash=False)
-"""A call whose intent is durable and that was kept from leaving."""
 
 
 class Flights:
@@ -193,7 +189,7 @@ class Flights:
         """
         try:
             if self._lost_one or self._performer.cut.reason is not None:
-                self._landed(flight, None if flight.call.reruns else UNSENT)
+                self._landed(flight, self._performer.kept_back(flight))
                 return
             back = await self._performer.send(flight)
             if flight.abandoned:

@@ -18,6 +18,7 @@ from semel.core.outcomes import (
     Completed,
     DidNotHappen,
     Happening,
+    NeverSent,
     NotSent,
     SentButOutcomeUnknown,
     Settlement,
@@ -30,7 +31,7 @@ from semel.core.prompt import prompt_of
 from semel.core.records import ModelAttemptFinished
 from semel.core.state import CallState, Run
 from semel.core.uncertainty import LostReason
-from semel.core.values import clean_json, clean_text, digest_text, printable
+from semel.core.values import Effect, clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
 from semel.engine.cutting import Cut, CutSignal
 from semel.engine.feed import Feed, Live
@@ -50,6 +51,8 @@ _answers = json.Decoder(Answer)
 TOLD_CHARS = 400
 HANDLE_CHARS_MOST = 200
 HELD_REASON_CHARS_MOST = 200
+UNSENT = settle(Effect.ONCE, NeverSent(), after_crash=False)
+"""A call whose intent is durable and that no process let go."""
 MODEL_BROKE = "model_broke"
 """The class of a failure in a model object that is no exchange's: it broke its contract."""
 
@@ -184,6 +187,17 @@ class Performer:
         if flight.call.reruns and isinstance(back, NotSent):  # this time; a process that died may have sent it before
             again, back = True, lost(LostReason.CRASHED, f"run again, it was not sent: {back.text}")
         return _bounded(settle(flight.spec.effect, back, after_crash=again), flight.run)
+
+    def kept_back(self, flight: Flight) -> Settlement | None:
+        """What is told of a call that is kept from leaving behind its durable intent: nothing happened, if it never left before.
+
+        One that was to run again may have been sent by the process that died. Where this one is stopping, too, that stays open.
+        """
+        if not flight.call.reruns:
+            return UNSENT
+        if self.cut.reason is Cut.LEAVING:
+            return None
+        return settle(flight.spec.effect, lost(LostReason.CRASHED), after_crash=True)
 
     async def reconcile(self, flight: Flight) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
