@@ -18,6 +18,7 @@ async def test_what_is_asked_behind_a_leaving_does_not_make_an_open_call_an_unkn
 async def test_a_process_that_leaves_outranks_a_run_that_was_to_end() -> None:
     cut = CutSignal()
     cut.set(Cut.CANCELLED)
+    assert not cut.leaving.done()
     cut.set(Cut.LEAVING)
     assert cut.reason is Cut.LEAVING
-    assert cut.told.done()
+    assert cut.leaving.done()

@@ -13,15 +13,19 @@ class Cut(enum.Enum):
 
 
 class CutSignal:
-    """Why the calls under way are cut short, if they are; whoever asks the outside about one waits for `told`, too."""
+    """Why the calls under way are cut short, if they are.
+
+    Whoever asks the outside what became of a call waits for `leaving`, too: then a resume asks. A run that is to end in this
+    process waits for the answer, since nobody would ask again.
+    """
 
     def __init__(self) -> None:
         self.reason: Cut | None = None
-        self.told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set(self, reason: Cut) -> None:
         """Cut what is under way. Once the process leaves, that stays the reason: what is not known is left for a resume."""
         if self.reason is not Cut.LEAVING:
             self.reason = reason
-        if not self.told.done():
-            self.told.set_result(None)
+        if self.reason is Cut.LEAVING and not self.leaving.done():
+            self.leaving.set_result(None)

@@ -162,9 +162,14 @@ class Performer:
         )
 
     async def conclude(self, flight: Flight, back: CameTo | None) -> Back | None:
-        """Settle what a call came to. A once call that is lost is asked about first, if it can be."""
+        """Settle what a call came to. A once call that is lost is asked about first, if it can be.
+
+        Where this process leaves before there is an answer, the call stays open, and a resume asks.
+        """
         if flight.asks and isinstance(back, SentButOutcomeUnknown):
             back = await self._reconciled(flight, back)
+            if isinstance(back, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
+                return None
         if isinstance(back, Gave):
             back = await self._kept(flight.run, back)
         return await self._hooked(flight, self.settle(flight, back))
@@ -299,7 +304,7 @@ class Performer:
         asking = asyncio.ensure_future(_answer(tool, self.line.call(flight, asyncio.Event())))
         timer = asyncio.ensure_future(self.clock.sleep(flight.run.limits.reconcile_ms / 1000))
         try:
-            await asyncio.wait((asking, timer, self.cut.told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((asking, timer, self.cut.leaving), return_when=asyncio.FIRST_COMPLETED)
             return asking.result() or unknown if asking.done() else unknown
         finally:
             timer.cancel()
