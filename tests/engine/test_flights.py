@@ -1,19 +1,23 @@
 """A call runs in one task with its tool, and whatever the tool does with that task, the run goes on by a named outcome."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semel import Agent, Completed, Limits, Runtime
 from semel.core.values import Effect
-from semel.engine import flight
+from semel.engine import flight, flights
 from semel.engine.flights import Flights
 from semel.engine.waiting import Bell
 from semel.errors import RunNotCompleted
 from semel.ports.hook import PostTool
+from semel.ports.model import Answer, Delta, Request
 from tests.core.said import said_in
+from tests.engine.doors import Door, behind_a_door
 from tests.engine.fakes import Behaviour, CountingTool, call, counting, ground, loop_turns, script_file
 
 pytestmark = pytest.mark.anyio
@@ -104,6 +108,98 @@ async def test_whatever_a_tool_raises_is_the_outcome_of_its_call(raised: BaseExc
 
     (told,) = await said_of(counting("look", Effect.READ, behaviour=act), tmp_path)
     assert told
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"), [(ValueError("no"), "ValueError: no"), (ConnectionResetError("cut"), "the connection failed")]
+)
+async def test_whatever_a_tool_raises_before_there_is_anything_to_await_is_the_outcome_of_its_call(
+    raised: Exception, words: str, tmp_path: Path
+) -> None:
+    class Plain(CountingTool):
+        def run(self, arguments: object, call: object) -> Any:
+            raise raised
+
+    (told,) = await said_of(Plain(spec=counting("look", Effect.READ).spec), tmp_path)
+    assert words in told
+
+
+async def test_canary_a_tool_that_is_called_outside_the_guarded_part_ends_the_carrying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Plain(CountingTool):
+        def run(self, arguments: object, call: object) -> Any:
+            raise ValueError("no")
+
+    through = flight.Flight.through
+
+    async def early(self: flight.Flight, run: Callable[[], Any], time: Any) -> object:
+        running = run()
+        return await through(self, lambda: running, time)
+
+    monkeypatch.setattr(flight.Flight, "through", early)
+    with pytest.raises(ValueError, match="no"):
+        await said_of(Plain(spec=counting("look", Effect.READ).spec), tmp_path)
+
+
+async def test_a_deaf_tool_is_named_once_for_as_long_as_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.01)
+    ended = asyncio.Event()
+
+    async def act(_arguments: object, _call: object) -> str:
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await ended.wait()
+        return "late"
+
+    tool = counting("look", Effect.READ, behaviour=act, timeout_ms=10)
+    runs = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("look")]}, {"text": "done"}), tools=[tool])
+    async with Runtime(agents=[runs], ground=ground()) as runtime:
+        assert isinstance(await (await runtime.session("s", agent=runs).send("go")).result(), Completed)
+        assert runtime.resources().deaf == ("tool look",)
+    assert runtime.stop_outcome is not None
+    assert runtime.stop_outcome.deaf == ("tool look",)
+    ended.set()
+    await loop_turns()
+    assert runtime.resources().none
+
+
+def deaf_model(path: Path, reached: asyncio.Event, heard: asyncio.Event) -> Agent[str]:
+    """An agent whose model answers nothing and ignores its cancellation until it is `heard`."""
+
+    class Deaf(Door):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Answer, None]:
+            reached.set()
+            while not heard.is_set():
+                with suppress(asyncio.CancelledError):
+                    await heard.wait()
+            raise RuntimeError("late")
+            yield
+
+    _, door = behind_a_door(path, {"text": "hi"})
+    return Agent("a", model=Deaf(door.inner))
+
+
+@pytest.mark.parametrize("how", ["cancel", "leave"])
+async def test_a_deaf_model_holds_up_neither_a_cancel_nor_a_stop_and_is_named(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "CANCEL_GRACE_SECONDS", 0.01)
+    reached, heard = asyncio.Event(), asyncio.Event()
+    agent = deaf_model(tmp_path, reached, heard)
+    try:
+        async with Runtime(agents=[agent], ground=ground(), drain_seconds=0) as runtime:
+            run = await runtime.session("s", agent=agent).send("go")
+            await reached.wait()
+            if how == "cancel":
+                await runtime.cancel("s")
+                assert (await run.result()).reason == "cancelled"
+        assert runtime.stop_outcome is not None
+        assert runtime.stop_outcome.deaf == ("model door.json",)
+    finally:
+        heard.set()
+    await loop_turns()
+    assert runtime.resources().none
 
 
 async def test_a_deaf_tool_does_not_keep_the_calls_that_wait_for_their_turn(

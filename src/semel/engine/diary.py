@@ -25,7 +25,8 @@ class Incident(Frozen, frozen=True, kw_only=True):
 class StopOutcome(Frozen, frozen=True, kw_only=True):
     """How a runtime was left. `sessions` were held when it stopped; `failures` happened while they were given back.
 
-    `deaf` are threads of tools that did not end when they were told to; they end with the process, which does not wait for them.
+    `deaf` are threads of tools, and tools, hooks and models on the event loop, that did not end when they were told to. Threads
+    end with the process, which does not wait for them; the others with their event loop, for which `asyncio.run` waits.
     `debts` are sessions whose recovery is owed, each with its newest incident, also where this stop went well (F9).
     """
 

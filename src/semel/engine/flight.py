@@ -7,6 +7,7 @@ from semel.core.effects import Deferral, Hold
 from semel.core.outcomes import Happening, Settlement, classify_exception
 from semel.core.state import CallState, Run, Step
 from semel.core.values import JSON, Effect
+from semel.engine.deaf import abandon
 from semel.engine.media import Gave, outcome_of
 from semel.errors import need
 from semel.ports.tool import Deferred, Done, Held
@@ -14,6 +15,8 @@ from semel.ports.tool import Deferred, Done, Held
 CANCEL_GRACE_SECONDS = 5.0
 """How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 
+Gives = JSON | Done | Deferred | Held
+"""What a tool returns."""
 CameTo = Happening | Gave | Deferred | Held
 """What a tool came to."""
 Back = Settlement | Deferral | Hold
@@ -54,13 +57,13 @@ class Flight:
         """Whether its tool is running and its outcome is waited for."""
         return self._tool is not None and self._tool is self.task
 
-    async def through(self, running: Awaitable[JSON | Done | Deferred | Held], time: "asyncio.Future[None] | None") -> CameTo:
+    async def through(self, run: Callable[[], Awaitable[Gives]], time: "asyncio.Future[None] | None") -> CameTo:
         """Run the tool to its end in the task that calls this; `time` is done when its time is up. Nothing it raises escapes."""
         me = self._tool = need(asyncio.current_task(), "a tool runs in a task")
         if time is not None:
             time.add_done_callback(self._time_is_up)
         try:
-            value = await running
+            value = await run()
         except BaseException as error:  # the one place where whatever a tool raises becomes an outcome
             if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
                 raise  # no tool raised it: the event loop is gone, and with it whoever waits
@@ -86,6 +89,13 @@ class Flight:
         self.cancelled.set()
         self._tool.cancel()
         self._grace = self._tool.get_loop().call_later(CANCEL_GRACE_SECONDS, self._deaf, self)
+
+    def abandon(self) -> None:
+        """Wait for its tool no longer, which is deaf."""
+        self.abandoned = True
+        if self._tool is not None:
+            abandon(self._tool, f"tool {self.spec.name}")
+            self._tool = None
 
     def drop(self) -> None:
         """Cancel whatever is under way for the call; nobody waits for its outcome any more."""

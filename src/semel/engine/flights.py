@@ -24,6 +24,7 @@ from semel.core.outcomes import Outcome as Became
 from semel.core.outcomes import Settlement
 from semel.core.state import CallState, Run, Session, Step
 from semel.engine.cutting import Cut
+from semel.engine.deaf import abandon
 from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, Flight
 from semel.engine.perform import Performer
 from semel.engine.waiting import Bell
@@ -102,10 +103,13 @@ class Flights:
         return self._time_up() if self._time_is_up else None
 
     def stop_asking(self) -> None:
-        """Give up a model exchange, of which nothing is recorded: a resume asks again (B24)."""
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking.add_done_callback(self._bell.ring)  # one that has not begun rings nothing itself
+        """Give up a model exchange, of which nothing is recorded: a resume asks again (B24). One that is deaf is abandoned."""
+        asking = self._asking
+        if asking is not None:
+            asking.cancel()
+            asking.add_done_callback(self._bell.ring)  # one that has not begun rings nothing itself
+            grace = asyncio.get_running_loop().call_later(CANCEL_GRACE_SECONDS, self._give_up_asking, asking)
+            asking.add_done_callback(lambda _: grace.cancel())
 
     def leave(self) -> None:
         """Cut the calls under way short. What is known of them comes back; what is not stays open in the log."""
@@ -121,11 +125,14 @@ class Flights:
         for flight in self._calls.values():
             flight.drop()
         self.stop_asking()
-        if tools:  # one that does not hear is not waited for longer than that
-            await asyncio.wait(tools, timeout=CANCEL_GRACE_SECONDS)
-        await asyncio.gather(*others, *([self._asking] if self._asking is not None else []), return_exceptions=True)
+        foreign = [*tools, *([self._asking] if self._asking is not None else [])]
+        if foreign:  # one that does not hear is not waited for longer than that
+            await asyncio.wait(foreign, timeout=CANCEL_GRACE_SECONDS)
+        await asyncio.gather(*others, return_exceptions=True)
+        for flight in self._calls.values():
+            flight.abandon()
         self._calls.clear()
-        self._asking = None
+        self._give_up_asking(self._asking)
 
     @property
     def _time_is_up(self) -> bool:
@@ -137,10 +144,17 @@ class Flights:
         for flight in self._calls.values():
             flight.end()
 
+    def _give_up_asking(self, asking: "asyncio.Task[Answered | ExchangeFailed] | None") -> None:
+        """Wait for an exchange no longer, if it is still the one that is waited for."""
+        if asking is not None and asking is self._asking:
+            self._asking = None
+            abandon(asking, f"model {self._performer.kit.model.bundle.model}")
+            self._bell.ring()
+
     def _time_up(self) -> Outcome:
         if self._asking is not None:
             self._asking.cancel()
-            self._asking = None
+            self._give_up_asking(self._asking)
             return TimeUp()
         self._cut(Cut.TIME_UP)
         return CameBack(settled={}, in_flight=self._out())
@@ -203,7 +217,7 @@ class Flights:
 
     def _take_over(self, flight: Flight) -> None:
         """From a tool that is deaf."""
-        flight.abandoned = True
+        flight.abandon()
         self._go_on(flight, self._given_up(flight))
 
     async def _given_up(self, flight: Flight) -> Back | None:

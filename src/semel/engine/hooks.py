@@ -35,6 +35,7 @@ from semel.core.values import (
     finite,
     printable,
 )
+from semel.engine.deaf import abandon
 from semel.errors import HookRefused
 from semel.ports.hook import Hooks, NamedHook, PostAssistant, PostTool, PreTool, PreUser, Refuse
 from semel.ports.world import Clock
@@ -175,6 +176,7 @@ class Asker:
         finally:
             asking.cancel()
             timer.cancel()
+            abandon(asking, f"hook {hook.name}")
 
     def _place(self, ordinal: int, tool: str, arguments: dict[str, JSON]) -> dict[str, Any]:
         return {

@@ -34,6 +34,7 @@ from semel.core.uncertainty import LostReason
 from semel.core.values import Effect, clean_json, clean_text, digest_text, printable
 from semel.engine.barrier import Barrier
 from semel.engine.cutting import Cut, CutSignal
+from semel.engine.deaf import abandon
 from semel.engine.feed import Feed, Live
 from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, CameTo, Flight
 from semel.engine.hooks import Asker
@@ -130,9 +131,10 @@ class Performer:
         """
         self.barrier.check_tenure()
         spec, told = flight.spec, self.line.call(flight, flight.cancelled)
+        tool = self.kit.tools[spec.name]
         arguments = told.arguments if isinstance(told.arguments, dict) else {}
         time = None if spec.timeout_ms is None else asyncio.ensure_future(self.clock.sleep(spec.timeout_ms / 1000))
-        back = await flight.through(self.kit.tools[spec.name].run(arguments, told), time)
+        back = await flight.through(lambda: tool.run(arguments, told), time)
         return self._as_ended(flight, back) if flight.cancelled.is_set() else back
 
     async def give_up(self, flight: Flight) -> CameTo | None:
@@ -310,6 +312,7 @@ class Performer:
             timer.cancel()
             asking.cancel()
             await asyncio.wait({asking}, timeout=CANCEL_GRACE_SECONDS)
+            abandon(asking, f"reconcile of tool {flight.spec.name}")
 
 
 async def _answer(tool: ToolPort, call: Call[object]) -> Happening | Gave | None:

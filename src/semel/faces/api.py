@@ -127,7 +127,10 @@ class Runtime:
         if self._served is not None:
             await self._served.close()
         self.stop_outcome = StopOutcome(
-            sessions=held, failures=self.diary.since(before), debts=dict(self.diary.debts), deaf=ROSTER.names("thread")
+            sessions=held,
+            failures=self.diary.since(before),
+            debts=dict(self.diary.debts),
+            deaf=ROSTER.names("thread") + ROSTER.names("task"),
         )
 
     def session(self, session: str | None = None, *, agent: Agent[OutputT], context: JSON = None) -> "SessionHandle[OutputT]":

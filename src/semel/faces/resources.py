@@ -11,13 +11,17 @@ _OURS = str(Path(semel.__file__).parent)
 
 
 class Resources(Frozen, frozen=True, kw_only=True):
-    """Counts of this process, and names of what is not a task. `tasks` include timers; `sessions` are those that it holds."""
+    """Counts of this process, and names of what is not a task. `tasks` include timers; `sessions` are those that it holds.
+
+    `deaf` are tools and models on the event loop that did not end when they were told to, and that nobody waits for.
+    """
 
     sessions: tuple[str, ...] = ()
     tasks: int = 0
     processes: tuple[str, ...] = ()
     connections: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
+    deaf: tuple[str, ...] = ()
 
     @property
     def none(self) -> bool:
@@ -33,6 +37,7 @@ def resources(sessions: tuple[str, ...]) -> Resources:
         processes=ROSTER.names("process"),
         connections=ROSTER.names("connection"),
         threads=ROSTER.names("thread"),
+        deaf=ROSTER.names("task"),
     )
 
 

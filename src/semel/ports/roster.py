@@ -1,4 +1,4 @@
-"""What this process has under way outside of tasks: threads, children, connections. Whoever starts one enters it here.
+"""What this process has under way outside of its own tasks: threads, children, connections. Whoever starts one enters it here.
 
 ROSTER-1  A thing is entered before it can do anything, and struck off when it has ended; a thing that cannot be ended stays.
 ROSTER-2  What is entered is counted only: nothing here ends anything, and nothing waits.
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-Kind = Literal["thread", "process", "connection", "timer"]
+Kind = Literal["thread", "process", "connection", "timer", "task"]
+"""A task is entered when it has not ended though it was told to."""
 
 
 class Roster:

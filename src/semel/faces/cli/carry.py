@@ -24,6 +24,7 @@ from semel.faces.cli.output import show_cursor, talk
 from semel.faces.cli.progress import Watch
 from semel.faces.cli.remedies import with_state
 from semel.faces.crew import AgentFinder
+from semel.faces.own_loop import deaf_line, run_in_own_loop
 from semel.faces.report import Report, report_of
 from semel.faces.run import RunHandle
 from semel.faces.signals import Stop
@@ -70,7 +71,7 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, car
     if options.model is not None:
         _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
-        return asyncio.run(_carry(options, ground, errands, carries=carries))
+        return run_in_own_loop(_carry(options, ground, errands, carries=carries))
 
 
 def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:
@@ -116,9 +117,17 @@ async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand],
                 for task in tasks:
                     if task not in watch.begun:
                         task.cancel()
+        tell_of_deaf(runtime)
         carried = await everything
     found = [_settled(errand, result) for errand, result in zip(errands, carried, strict=True)]
     return Round(carried=tuple(found), stopped_by=stop.number)
+
+
+def tell_of_deaf(runtime: Runtime) -> None:
+    """Name what did not end when the runtime was left; the process ends all the same."""
+    deaf = deaf_line(runtime.stop_outcome)
+    if deaf is not None:
+        talk(f"semel: {deaf}")
 
 
 def _settled(errand: Errand, result: Carried | BaseException) -> Carried:

@@ -15,7 +15,7 @@ from semel.core.status import is_left
 from semel.engine.resume import Ground
 from semel.errors import SemelError, SessionBusy, need
 from semel.faces.api import Runtime
-from semel.faces.cli.carry import DRAIN_SECONDS, finder, ground_of
+from semel.faces.cli.carry import DRAIN_SECONDS, finder, ground_of, tell_of_deaf
 from semel.faces.cli.endings import ending_line
 from semel.faces.cli.options import RunOptions, run_options
 from semel.faces.cli.output import talk
@@ -25,6 +25,7 @@ from semel.faces.cli.remedies import command, with_state
 from semel.faces.cli.sending import agent_for
 from semel.faces.cli.verbs import verb
 from semel.faces.handles import SessionHandle
+from semel.faces.own_loop import run_in_own_loop
 from semel.faces.owner import ask_owner, run_events
 from semel.faces.report import Report, report_in, report_of
 from semel.faces.run import RunHandle
@@ -50,7 +51,7 @@ def chat(*, session: str | None, options: RunOptions) -> int:
     ground = ground_of(options.state)
     name = session or f"s-{ground.ids.fresh()[:16]}"
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
-        return asyncio.run(Chat(ground, replace(options, stream=True), name).talk())
+        return run_in_own_loop(Chat(ground, replace(options, stream=True), name).talk())
 
 
 class Chat:
@@ -82,6 +83,7 @@ class Chat:
                 await _cut([talking])
             elsewhere = [run for run in self._shown if not self._is_ours(run)]
             await _cut([*self._patient.values(), *(self._shown.pop(run) for run in elsewhere)])
+        tell_of_deaf(self._runtime)
         await asyncio.gather(*self._shown.values())
         if stop.number is not None:
             goes_on = "its run goes on in its own process" if elsewhere else f"{self._next()} goes on"
