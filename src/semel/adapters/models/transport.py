@@ -160,8 +160,7 @@ def _check_head(exchange: HttpExchange) -> None:
             FailureClass.INVALID_REQUEST,
             f"answered with a redirect ({exchange.status}), which is not followed; correct the base URL",
         )
-    encoding = exchange.headers.get("content-encoding", "").strip().lower()
-    if encoding not in ("", "identity"):
-        raise exchange.failed(
-            FailureClass.MALFORMED_OUTPUT, f"sent a body encoded as {printable(encoding, limit=40)!r}, unasked", retryable=False
-        )
+    encoding = exchange.headers.get("content-encoding", "").strip()
+    if encoding.lower() not in ("", "identity"):
+        shown = printable(exchange.redact(encoding), limit=40)
+        raise exchange.failed(FailureClass.MALFORMED_OUTPUT, f"sent a body encoded as {shown!r}, unasked", retryable=False)
