@@ -56,7 +56,7 @@ class Transport:
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
         cooldown = cooldown_of(self._clock, self._where, self._key.name)
-        tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
+        held = tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
         ledger = Ledger(self._limits, self._clock.monotonic())
         exchange = HttpExchange(clock=self._clock, ledger=ledger, where=self._where, redact=self._key.redact)
         pump = self._pump(exchange, path, body, headers)
@@ -64,19 +64,19 @@ class Transport:
         try:
             await exchange.await_headers()
             _check_head(exchange)
+            if exchange.status == 200:
+                cooldown.passed(tried=held)  # now, since the answer may take minutes
+                held = False
             yield exchange
             await exchange.settle()
-            cooldown.passed(tried=tried)
-            tried = False
         except ModelFailed as error:
             if error.failure is FailureClass.RATE_LIMIT:
                 cooldown.refused(self._clock.monotonic(), error.retry_after_ms, tried=tried)
-                tried = False
             if error.failure is FailureClass.AUTH and exchange.status:
                 error.args = (f"{error} ({self._key.origin()})",)
             raise
         finally:
-            cooldown.left(tried=tried)
+            cooldown.left(tried=held)
             await exchange.end()
 
     async def close(self) -> None:
