@@ -13,8 +13,9 @@ from models_support import HandClock
 from semel.adapters.models.addresses import checked, is_name
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.endpoint import parse_endpoint
-from semel.adapters.models.keys import key_from
+from semel.adapters.models.keys import key_from, key_variable
 from semel.adapters.models.transport import Transport
+from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +128,33 @@ async def test_a_name_that_nobody_knows_says_so():
     with pytest.raises(ModelFailed, match=r"llm\.example: the name is not known here") as caught:
         await checked("llm.example", 443, unknown)
     assert (caught.value.failure, caught.value.retryable) == (FailureClass.UNREACHABLE, True)
+
+
+HOSTS = [
+    "a-b.c",
+    "a.b.c",
+    "a.b-c",
+    "a--b.c",
+    "a---b",
+    "a::b",
+    "a:b::c",
+    "a-b",
+    "a.b",
+    "a1.b",
+    "::1",
+    "1::",
+    "127.0.0.1",
+    "localhost",
+]
+
+
+def test_no_two_hosts_have_one_variable_for_their_keys():
+    assert key_variable("api-house.example") == "SEMEL_KEY_API__HOUSE_EXAMPLE"
+    assert key_variable("api.house.example") == "SEMEL_KEY_API_HOUSE_EXAMPLE"
+    assert len({key_variable(host) for host in HOSTS}) == len(HOSTS)
+    for host in ("a-.b", "a.-b", "a..b"):  # no names of hosts, and they would share one
+        with pytest.raises(BadSettings):
+            parse_endpoint(f"https://{host}/v1")
 
 
 async def test_addresses_and_this_machine_are_not_resolved():

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from semel.core.values import Frozen
 from semel.errors import BadSettings
 
-_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class Endpoint(Frozen, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from semel.errors import BadSettings
 KeyReader = Callable[[], str | Awaitable[str]]
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "sigv4"]
 _KEY = re.compile(r"[\x21-\x7e]+")
+_UNDERSCORES = {".": 1, "-": 2, ":": 3, "::": 5}
 _REMEMBERED = 8
 _TELLING_CHARS = 8  # so many first characters of a key are no longer a vendor's prefix alone
 
@@ -43,8 +44,12 @@ class Credential(Protocol):
 
 
 def key_variable(host: str) -> str:
-    """The environment variable that holds the key of a host without an entry in the catalog. The name binds it to the host."""
-    return "SEMEL_KEY_" + re.sub(r"[^A-Z0-9]", "_", host.upper())
+    """The environment variable that holds the key of a host without an entry in the catalog. The name binds it to the host.
+
+    So no two hosts have the same: between letters and digits one underscore is a dot, two are a hyphen, three are the colon of an
+    IPv6 address and five its double colon.
+    """
+    return "SEMEL_KEY_" + re.sub(r"::|[^A-Z0-9]", lambda found: "_" * _UNDERSCORES.get(found[0], 7), host.upper())
 
 
 class ApiKey:
