@@ -81,6 +81,10 @@ class Ledger:
         passed = [(at, name) for at, name in self.deadlines() if now > at]
         return min(passed)[1] if passed else None
 
+    def unconnected(self, now: float) -> bool:
+        """Whether a limit was passed before there was a connection."""
+        return not self._connected and self.expired(now) is not None
+
     def next(self) -> float | None:
         """The earliest deadline."""
         return min((at for at, _ in self.deadlines()), default=None)

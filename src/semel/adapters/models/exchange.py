@@ -95,6 +95,10 @@ class HttpExchange:
         """The request is on its way."""
         self._ledger.connected()
 
+    def unconnected(self) -> bool:
+        """Whether a limit was passed before there was a connection."""
+        return self._ledger.unconnected(self._clock.monotonic())
+
     def headers_came(self, status: int, headers: Mapping[str, str]) -> None:
         """Status and headers have arrived."""
         self.status, self.headers = status, headers

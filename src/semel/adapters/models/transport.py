@@ -7,7 +7,7 @@ first request, since it costs more than the rest of semel.
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ class Transport:
         self._connector = connector
         self._resolve = resolve or (resolved if connector is None else None)
         self._address = ""  # where the last request went, which has open connections
+        self._silent: list[str] = []  # those that let a limit pass without a connection, the longest ago first
         self._where = endpoint.base_url.partition("://")[2].partition("/")[0]
         self._client: httpx2.AsyncClient | None = None
         self._entry: int | None = None
@@ -109,7 +110,10 @@ class Transport:
     async def _send(
         self, client: "httpx2.AsyncClient", exchange: HttpExchange, path: str, body: bytes, headers: dict[str, str]
     ) -> "httpx2.Response":
-        """Send to the address that the name was checked to be; the next one is tried only if no connection was made."""
+        """Send to the address that the name was checked to be; the next one is tried only if no connection was made.
+
+        One that says nothing uses up the limit of this exchange; the next exchange tries it last.
+        """
         import httpx2
 
         async def trace(event: str, _info: Mapping[str, Any]) -> None:
@@ -121,7 +125,7 @@ class Transport:
             request = client.build_request("POST", base + path, content=body, headers=headers, extensions={"trace": trace})
             return await client.send(request, stream=True)
         port = httpx2.URL(base).port or 443
-        addresses = sorted(await checked(host, port, self._resolve), key=lambda found: found != self._address)
+        addresses = self._in_order(await checked(host, port, self._resolve))
         for address in addresses:
             url = httpx2.URL(base + path).copy_with(host=address)
             extensions = {"trace": trace, "sni_hostname": host}
@@ -133,10 +137,23 @@ class Transport:
             except httpx2.ConnectError:
                 if address == addresses[-1]:
                     raise
+            except asyncio.CancelledError:
+                if exchange.unconnected():
+                    self._silent = [*self._others(address), address]
+                raise
             else:
-                self._address = address
+                self._address, self._silent = address, self._others(address)
                 return response
         raise exchange.failed(FailureClass.UNREACHABLE, "the name has no address")
+
+    def _in_order(self, addresses: Sequence[str]) -> list[str]:
+        """The one that worked first, those that said nothing last."""
+        self._silent = [silent for silent in self._silent if silent in addresses]
+        kept = [address for address in addresses if address not in self._silent]
+        return [*sorted(kept, key=lambda found: found != self._address), *self._silent]
+
+    def _others(self, address: str) -> list[str]:
+        return [silent for silent in self._silent if silent != address]
 
     def _connect(self) -> "httpx2.AsyncClient":
         import httpx2
