@@ -1,8 +1,8 @@
 """The way to one endpoint: every POST goes through here, is bounded, and is sent once (X1, A11, A24).
 
-No redirect is followed, no proxy or other setting is read from the environment, the body travels unencoded. What goes wrong is
-raised as ModelFailed with the facts of the exchange and no key, header or body in it (MODEL-6). httpx2 is imported with the
-first request, since it costs more than the rest of semel.
+No redirect is followed, no cookie is kept, no proxy or other setting is read from the environment, the body travels unencoded.
+What goes wrong is raised as ModelFailed with the facts of the exchange and no key, header or body in it (MODEL-6). httpx2 is
+imported with the first request, since it costs more than the rest of semel.
 """
 
 import asyncio
@@ -156,6 +156,8 @@ class Transport:
         return [silent for silent in self._silent if silent != address]
 
     def _connect(self) -> "httpx2.AsyncClient":
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         self._entry = ROSTER.enter("connection", self._where)
@@ -165,6 +167,7 @@ class Transport:
             verify=self._endpoint.base_url.startswith("https:"),
             trust_env=False,
             follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # takes none, so that requests depend on the log alone
             timeout=None,  # every wait is under the exchange's own limits, on the injected clock
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_KEPT_ALIVE_SECONDS),
         )
