@@ -282,6 +282,7 @@ RESPONSE_STOPS = [
     ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_tokens"),
     ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter"),
     ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "other"),
+    ({"status": "incomplete"}, "max_tokens"),
     ({"status": "completed"}, "end_turn"),
     ({"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]}, "refusal"),
     ({"status": "cancelled"}, F.INTERRUPTED),
