@@ -10,6 +10,9 @@ from semel.adapters.models.anthropic_messages import errors as messages
 from semel.adapters.models.bedrock_converse import errors as converse
 from semel.adapters.models.decoding import Undecodable
 from semel.adapters.models.gemini import errors as gemini
+from semel.adapters.models.gemini.options import GeminiOptions
+from semel.adapters.models.openai_chat.options import ChatOptions
+from semel.adapters.models.openai_chat.options import Dialect as ChatDialect
 from semel.adapters.models.server_error import failed
 from semel.ports.model import Exchange, FailureClass, ModelFailed
 
@@ -242,6 +245,28 @@ def test_an_answer_that_is_no_stream_is_understood():
             assert str(answer.stop) == "tool_use"
     several = [bodies["gemini"], {"candidates": [{"content": {"parts": [{"text": "!"}]}}]}]
     assert decoded("gemini", json.dumps(several).encode())[1].blocks[-1].text == "!"
+
+
+WITHOUT_DONE = ChatOptions(dialect=ChatDialect(done_required=False))
+ENDED_BY_EOF = [
+    ("gemini", {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}, GeminiOptions()),
+    ("openai_chat", {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, WITHOUT_DONE),
+]
+
+
+@pytest.mark.parametrize(("family", "chunk", "options"), ENDED_BY_EOF)
+def test_part_of_an_event_behind_the_last_whole_one_shows_that_more_was_to_come(family, chunk, options):
+    """Where the end of the body is the terminator (wire 4). Whatever the end of the part: only nothing at all is the end."""
+    whole = sse(chunk)
+    for end in (b"", b"\r\n", b": ping\n", b": ping\n\n", b"\n \t"):
+        assert decoded(family, whole + end, options=options)[1].blocks[0].text == "hi", end
+    more = sse(chunk)
+    for cut in range(1, len(more)):
+        with pytest.raises(Undecodable) as caught:
+            decoded(family, whole + more[:cut], options=options)
+        assert caught.value.failure is F.INTERRUPTED, cut
+    for done in (b"data: [DONE]", b"data:[DONE]\r\n", b"data: [DONE]\n\n"):
+        assert decoded(family, whole + done, options=options)[1].blocks[0].text == "hi", done
 
 
 FINISHES = [

@@ -145,6 +145,7 @@ class EventDecoder:
             if not _looks_like_events(self.head):
                 raise Undecodable("the body is no stream of events")
             self._stray_error()
+            self._refuse_half_event()
         return self._answer.decoded()
 
     def _tell(self) -> bool:
@@ -185,6 +186,11 @@ class EventDecoder:
         error = self._answer.error_in(parse(bytes(stray))) if stray else None
         if error is not None:
             raise reported(error)
+
+    def _refuse_half_event(self) -> None:
+        """Where the end of the body ends the answer, a part of an event before it shows that more was to come (wire 4)."""
+        if self._parser.pending.strip() not in (b"", b"[DONE]", b"data: [DONE]", b"data:[DONE]"):
+            raise interrupted("the stream ended within an event")
 
 
 def _looks_like_events(head: bytes) -> bool:
