@@ -8,8 +8,10 @@ knows its own formats by name and ignores all others.
 import json
 from collections.abc import Sequence
 
+from semel.adapters.models.decoding import Undecodable
 from semel.adapters.models.json_text import compact
 from semel.core.values import JSON, Block, Frozen, Opaque
+from semel.ports.model import FailureClass
 
 
 class StatePolicies(Frozen, frozen=True, kw_only=True):
@@ -29,5 +31,10 @@ def state_behind(blocks: Sequence[Block], index: int, format_: str) -> dict[str,
 
 
 def opaque(format_: str, value: JSON) -> Opaque:
-    """A block that keeps `value` as it was received."""
-    return Opaque(format=format_, data=compact(value))
+    """A block that keeps `value`. Raises Undecodable for one that could not be sent back, and would spoil each later request."""
+    try:
+        return Opaque(format=format_, data=compact(value))
+    except (ValueError, RecursionError):  # a number that is none, or more levels than can be written
+        raise Undecodable(
+            f"the answer holds state of its provider ({format_}) that is not JSON", failure=FailureClass.MALFORMED_OUTPUT
+        ) from None
