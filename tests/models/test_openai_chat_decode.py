@@ -336,3 +336,14 @@ def test_a_text_in_pieces_is_a_json_object_when_all_of_it_is_one(parts):
         late.add(piece)
         assert asked.is_json_object is is_json_object("".join(parts[: n + 1]))
     assert late.is_json_object is is_json_object("".join(parts))
+
+
+@pytest.mark.parametrize("empty", [{}, {"prompt_tokens": None}])
+def test_a_usage_without_a_count_takes_no_count_away(empty):
+    """Negative control beside it: a later object with a count is the one that holds."""
+    finish = {"delta": {"content": "x"}, "finish_reason": "stop"}
+    first = {"choices": [finish], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+    for later, output in ((empty, 2), ({"prompt_tokens": 5, "completion_tokens": 3}, 3)):
+        chunks = (first, {"choices": [], "usage": later})
+        data = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+        assert decode(data)[1].usage == Usage(input=5, output=output)

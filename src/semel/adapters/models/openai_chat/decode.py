@@ -123,7 +123,8 @@ class ChatAnswer:
         return self._text.add(piece)
 
     def _count(self, usage: JSON) -> None:
-        if isinstance(usage, dict):
+        """Counts are running totals, of which an object without any tells nothing."""
+        if isinstance(usage, dict) and any(count is not None for count in usage.values()):
             self._usage = usage
 
     def _finished(self, reason: str) -> None:
