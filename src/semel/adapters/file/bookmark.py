@@ -49,6 +49,10 @@ class FileBookmark:
         return bool(Reading(self.point).feed(disk.read(fd, self.point.offset, PIECE_BYTES)))
 
 
+WRITTEN_MARKS = 4
+"""How many of the marks only a write changes. The last one changes as well where the file gets another name or other rights."""
+
+
 def marks_of(found: os.stat_result) -> tuple[int, ...]:
     """What tells a file that was replaced, written to or cut from the one that was left: the first two say which file it is."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
