@@ -152,6 +152,14 @@ async def _a_bookmark_of_another_log_is_worth_nothing(bench: LogBench) -> None:
     must([frame.seq for frame in taken] == [0, 1, 2, 3, 4], "so is one that went on otherwise")
     bench.plant(SESSION, whole[:100] + bytes([whole[100] ^ 1]) + whole[101:] + b"1")
     await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
+    bench.plant(SESSION, whole)
+    await _reopened(store)
+    writer = await bench.process().open(SESSION)
+    await writer.append(records("d"))
+    await writer.close()
+    longer = bench.raw(SESSION)
+    bench.plant(SESSION, longer[:100] + bytes([longer[100] ^ 1]) + longer[101:])
+    await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
 
 
 async def _only_what_is_durable_has_a_bookmark(bench: LogBench) -> None:

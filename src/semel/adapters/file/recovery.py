@@ -53,7 +53,7 @@ def recover(
             disk.sync(fd)
             disk.sync_directory(directory)
         with naming("read", place.log):
-            start = bookmark if bookmark is not None and bookmark.stands(disk, fd, lease.content) else None
+            start = bookmark if bookmark is not None and bookmark.stands(disk, fd) else None
             verification = Verification(place.session, path, known, None if start is None else start.point)
             hand = _Hand(Lookup(path) if start is None else start.lookup, take)
             unproven = _read(disk, fd, verification, hand.out)
