@@ -17,10 +17,11 @@ from semel.core.reading import PIECE_BYTES, Reading
 
 
 class Recovered(NamedTuple):
-    """What recovery found and made durable, and where to read its frames again."""
+    """What recovery found and made durable, where to read its frames again, and the marks it left; none without a file."""
 
     scan: Scan
     lookup: Lookup
+    left: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,10 @@ class FileBookmark:
     def digest(self) -> str:
         """The digest of the last frame."""
         return self.point.digest
+
+    def witness(self, lease: bytes) -> int:
+        """The highest record that is durable as this process knows, if the lease file tells of no tenure since ours; else 0."""
+        return self.point.seq - 1 if lease == self.lease else 0
 
     def stands(self, disk: Disk, fd: int) -> bool:
         """Whether the log that is open at `fd` goes on from here."""

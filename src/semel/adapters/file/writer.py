@@ -54,10 +54,11 @@ class FileWriter:
         self._dead: tuple[type[StoreError], str] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._fd: int | None = None
-        self._left: tuple[int, ...] = ()  # the file's marks behind our last write
+        self._left = log.left  # the file's marks behind our last write
         with place.open() as directory, suppress(FileNotFoundError):
             self._fd = open_private(self._disk, Place.LOG, directory, os.O_RDWR | os.O_APPEND, self._path)
-            self._left = marks_of(self._disk.status(self._fd))
+        if self._fd is None and log.left:
+            raise ForeignWrite(f"{self._path} was removed while it was being opened. Nothing was written. Find who did that.")
         syncs.enter(self)
 
     @property
@@ -134,10 +135,10 @@ class FileWriter:
                 self.abandon()
 
     def _leave_bookmark(self) -> None:
-        """Say where the log ends, if all of it is durable and nobody touched it or its lease."""
+        """Say where the log ends, all of which `close` has synced, if nobody touched it or its lease."""
         with suppress(StoreError, OSError):
             self._allow()
-            if self._fd is not None and self._durable == self._point.seq - 1:
+            if self._fd is not None:
                 self._lookup.let_go()
                 self.bookmark = FileBookmark(
                     lease=self._lease.content,
