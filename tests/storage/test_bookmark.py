@@ -173,7 +173,7 @@ async def test_haz3_frames_that_testify_to_less_than_the_bookmark_are_all_writte
     make_store: MakeStore, root: Path
 ) -> None:
     bookmark, path, disk = await left(make_store()), root / "sessions" / "box" / "wal.log", WatchingDisk()
-    more = encode_frames([payload(100)] * 3, bookmark.point, at_ms=1, fence=2, synced=1)
+    more = encode_frames([payload(100)] * 5, bookmark.point, at_ms=1, fence=2, synced=1)
     plant(root, path.read_bytes() + more.data)
     writer = await make_store(disk).open("box", bookmark=bookmark)
     await writer.close()
