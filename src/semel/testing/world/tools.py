@@ -243,7 +243,7 @@ class ChildTool(ToolPort):
         return self._spec
 
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
-        """Start the process and wait for its end; cancelling ends it, and so does a log that cannot take down that it was started."""
+        """Start the process and wait for its end; a cancel ends it, and so does a log that cannot take down its start."""
         if call.key in self._witness.never:
             raise CallNotSent("this key is closed")
         self._witness.known.add(call.key)
