@@ -62,8 +62,8 @@ class HttpExchange:
         )
 
     def failed(self, failure: FailureClass, message: str, *, retryable: bool | None = None) -> ModelFailed:
-        """A ModelFailed that names the server and carries the facts. A message that was cut short was redacted before."""
-        return ModelFailed(failure, f"{self.where}: {self.redact(message)}", exchange=self.facts(), retryable=retryable)
+        """A ModelFailed that names the server and carries the facts. What `message` quotes of the server has to be redacted."""
+        return ModelFailed(failure, f"{self.where}: {message}", exchange=self.facts(), retryable=retryable)
 
     def progressed(self) -> None:
         """Say that the last chunk held content; whoever decodes knows, this class does not."""
