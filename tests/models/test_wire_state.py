@@ -330,15 +330,16 @@ def test_an_event_of_bedrock_that_nobody_knows_is_skipped_whatever_it_holds(payl
 @pytest.mark.parametrize("size", [1, None])
 def test_a_block_that_came_whole_goes_back_by_its_own_text(size):
     """Numbers keep their form and members that occur twice stay (wire 0.2). A NUL is replaced, as everywhere."""
-    block = '{ "type":"new_block", "n":1e3,"m":1.10,"big":12345678901234567890.5,"d":1,"d":2,"s":"a\\/\\u00e9 \\u0000."}'
+    given = '{"n":1e3, "m":1.10,"d":1,"d":2,"s":"a\\/\\u00e9 \\u0000."}'
+    block = f'{{ "type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{given}}}'
     start = f'{{"type":"content_block_start","index":0,"content_block":{block}}}'
     end = ('{"type":"message_delta","delta":{"stop_reason":"end_turn"}}', '{"type":"message_stop"}')
     answer = decoded("anthropic_messages", events(start, *end), size)[1]
-    assert answer.blocks == (Opaque(format="anthropic.new_block", data=block.replace("\\u0000", "\ufffd")),)
+    assert answer.blocks == (Opaque(format="anthropic.server_tool_use", data=block.replace("\\u0000", "\ufffd")),)
     sent = AssistantMessage(blocks=answer.blocks)
     assert answer.blocks[0].data in rendered(bundle_of("anthropic_messages"), prompt((user("go"), sent, user("on")))).decode()
     with_input = events(
-        '{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"n","input":{}}}',
+        '{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"n","input":{}}}',
         '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\\"q\\":1}"}}',
         *end,
     )
