@@ -69,6 +69,7 @@ class Sessions:
         self._left: dict[str, Left] = {}
         self._minders: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
+        self._starting: set[asyncio.Task[bool]] = set()
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self.alarm = Alarm(ground.clock, self._wake_up)
         self._look_again = look_again
@@ -106,6 +107,8 @@ class Sessions:
         self.left = True
         await self.alarm.close()
         await self.lookout.close()
+        for starting in self._starting:  # nothing waits for a server that is slow to say which tools it has
+            starting.cancel()
         await self._stop_all(drain_seconds)
         for door in list(self._doors.values()):
             async with door:  # whoever is within has begun before we left; what it began is stopped below
@@ -163,15 +166,26 @@ class Sessions:
         self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
 
     async def _goes_on(self, session: str, actor: SessionActor) -> bool:
-        """Start the next run that is due; one that cannot start now waits on, and the diary says why."""
+        """Start the next run that is due; one that cannot start now waits on, and the diary says why.
+
+        A start that leaving cuts short has either written nothing, and its message waits on, or its run is carried.
+        """
         if self.left:
             return False
+        starting = asyncio.ensure_future(self._next_run(actor))
+        self._starting.add(starting)
         try:
-            return await self._next_run(actor)
+            return await starting
+        except asyncio.CancelledError:
+            if not self.left:
+                raise
         except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
-            self.write_down(session, "begin", error)
-            self.try_again(session, error)
-            return False
+            if not starting.cancelling():
+                self.write_down(session, "begin", error)
+                self.try_again(session, error)
+        finally:
+            self._starting.discard(starting)
+        return actor.running
 
     async def _mind(self, session: str, actor: SessionActor) -> None:
         while True:
