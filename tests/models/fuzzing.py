@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -24,12 +25,14 @@ TERMINALS = {
     "gemini": (b"finishReason", b"blockReason"),
     "bedrock_converse": (b"messageStop", b'"stopReason"'),
 }
+ENDED_BY_EOF = frozenset({"gemini"})  # the end of the body is the end of the answer
 TOKENS = (
     b"data: ", b"\n\n", b"\r\n", b"event: error\n", b"[DONE]", b"null", b"{}", b"[]", b'"', b"\\", b"\\ud83d", b"\xff", b"\x00",
     b"1e999", b"-1", b"9" * 400, b"true", b'{"error":{"code":500}}', b"index", b"\xef\xbb\xbf", b": ping\n\n", b"[" * 64, b"}",
     b",",
 )  # fmt: skip
 VALUES = (None, True, 0, -1, 1.5, 10**30, "", "x", "\ud83d", [], {}, [None], {"type": "text"}, [[]], "stop", "end_turn", 7)
+HALF_EVENT = b'data: {"candidates":[{"content":{"parts":[{"text":"not y'
 
 
 @lru_cache
@@ -43,6 +46,8 @@ def seeds(family: str) -> tuple[bytes, ...]:
 def mutated(family: str, draw: random.Random) -> bytes:
     """A recorded stream with one to four things wrong: with its bytes, or with the values that its events hold."""
     data = bytearray(draw.choice(seeds(family)))
+    if draw.random() < 0.1:  # nothing is wrong but that more was to come
+        return bytes(data + HALF_EVENT[: draw.randint(1, len(HALF_EVENT))])
     if draw.random() < 0.6:
         return reshaped(family, bytes(data), draw)
     for _ in range(draw.randint(1, 4)):
@@ -125,6 +130,15 @@ def outcome_of(family: str, data: bytes, cuts: Sequence[int]) -> Decoded | Failu
         return failure_of(family, problem)
 
 
+def ends_within_an_event(data: bytes) -> bool:
+    """Whether a stream of events ends with a part of one: a line without its end, or data without a blank line behind it."""
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in b'{[<"n':
+        return False  # one JSON document
+    block = re.split(rb"(?:\r\n?|\n)(?=[\r\n])", data)[-1].lstrip(b"\r\n")
+    *lines, last = re.split(rb"\r\n?|\n", block)
+    return bool(last.strip()) or any(line.startswith(b"data:") for line in lines)
+
+
 def fuzz_decoder(family: str, count: int, seed: int) -> dict[str, int]:
     """Feed `count` damaged streams: no crash, no answer without a terminal, the same whatever the cuts."""
     draw = random.Random(f"{family} {seed}")
@@ -136,6 +150,7 @@ def fuzz_decoder(family: str, count: int, seed: int) -> dict[str, int]:
         answered = isinstance(found, Decoded)
         if answered:
             assert any(terminal in data for terminal in TERMINALS[family]), (family, seed, n, data)
+            assert family not in ENDED_BY_EOF or not ends_within_an_event(data), (family, seed, n, data)
             for block in found.blocks:
                 msgspec.json.encode(block)
         if n % 8 == 0:

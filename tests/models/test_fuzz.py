@@ -12,6 +12,7 @@ from wire_support import WIRES
 from semel.adapters.models.anthropic_messages.decode import MessagesAnswer
 from semel.adapters.models.decoding import EventDecoder
 from semel.adapters.models.retry_after import LONGEST_MS, http_date_ms, retry_after_ms
+from semel.adapters.models.sse import Parser
 from semel.core.limits import backoff_ms
 
 every_family = pytest.mark.parametrize("family", sorted(WIRES))
@@ -58,6 +59,13 @@ def test_a_planted_fault_is_found_by_the_sample(planted, monkeypatch):
     monkeypatch.setitem(WIRES, "anthropic_messages", broken)
     with pytest.raises((AssertionError, AttributeError, TypeError)):
         fuzzing.fuzz_decoder("anthropic_messages", SAMPLE, seed=1)
+
+
+def test_a_decoder_that_takes_half_an_event_for_the_end_is_found_by_the_sample(monkeypatch):
+    """Negative control: the end of the body ends an answer of Gemini, but not in the middle of an event."""
+    monkeypatch.setattr(Parser, "pending", b"")
+    with pytest.raises(AssertionError):
+        fuzzing.fuzz_decoder("gemini", SAMPLE, seed=1)
 
 
 SEEDS = {"bound": 1, "refused": 2, "control": 1, "unpaired": 1}

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 from conversations import called, prompt, said, user
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from models_support import GOLDEN
 from wire_support import WIRES, bundle_of, rendered, renderer
 
@@ -323,9 +325,36 @@ def test_text_is_never_too_much_for_a_server_of_documents():
     """It is shown as text behind the fifth document; a sixth that is no text is refused."""
     bundle = bundle_of("bedrock_converse")
     assert refused_file(bundle, [BILL] * 4 + [NOTES] * 9) is None
-    assert "documents_most of bedrock_converse" in str(refused_file(bundle, [BILL] * 4 + [NOTES, BILL]))
+    assert refused_file(bundle, [BILL] * 4 + [NOTES, BILL]) is None
+    assert "documents_most of bedrock_converse" in str(refused_file(bundle, [BILL] * 5 + [NOTES, BILL]))
     assert refused_file(bundle, [ODD]) is None
     assert refused_file(msgspec.structs.replace(bundle, family="of somebody's own"), [BILL] * 9) is None
+
+
+@every_family
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    files=st.lists(st.sampled_from((DOT, BILL, NOTES, DATA, PAGE, SHEET, LATIN, BLANK, ODD)), max_size=14),
+    documents=st.integers(0, 4),
+    pictures=st.integers(0, 3),
+    size=st.sampled_from((8, 1000)),
+)
+def test_the_door_lets_in_what_the_request_then_shows_and_nothing_else(family, files, documents, pictures, size):
+    """Text is in every request; a picture or a PDF is left out of one only if the door would have refused the message."""
+    limits = {"documents_most": documents, "pictures_most": pictures, "document_bytes_most": size}
+    bundle = resolve(f"{family}:m@http://127.0.0.1:9", ModelOptions(dialect=limits))
+    body = rendered(bundle, asked((UserMessage(text="look", parts=tuple(files)),))).decode()
+    refused = refused_file(bundle, files)
+    left_out = [why for why in re.findall(r"is not shown: ([^]]*)]", body) if why.startswith(("this model takes no", "it has"))]
+    left_out += re.findall("this model's API takes at most", body)
+    assert (refused is not None) is bool(left_out), (refused, left_out)
+    if refused is None:
+        assert (body.count(base64_of(BILL)), body.count(base64_of(DOT))) == (files.count(BILL), files.count(DOT))
+    read = "".join(texts_of(family, body.encode()))
+    for one, words in ((NOTES, "Gr\u00fc\u00dfe"), (DATA, "1e3"), (PAGE, "# Title"), (SHEET, "a,b")):
+        assert read.count(words) == files.count(one), one
+    if family == "bedrock_converse":
+        assert len(document_names(body.encode())) <= documents
 
 
 if __name__ == "__main__":  # writes the goldens

@@ -1,14 +1,21 @@
 """Streams of chat completions -> answers, however a server numbers, repeats or cuts things (wire 0.1, wire 2, B14, B19)."""
 
 import json
+import sys
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
 import wire_support
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from models_support import CASES, CHAT, decode, decode_chunks
 
-from semel.adapters.models import sse
+from semel.adapters.models import arguments, sse
+from semel.adapters.models.arguments import is_json_object
 from semel.adapters.models.decoding import JSON_BODY_BYTES_MAX, Undecodable
+from semel.adapters.models.openai_chat import calls
+from semel.adapters.models.openai_chat.decode import chat_decoder
 from semel.adapters.models.openai_chat.options import ChatOptions, Dialect
 from semel.adapters.models.openai_errors import OPENAI_ERRORS
 from semel.adapters.models.pricing import Price
@@ -242,3 +249,101 @@ def test_an_attempt_leaves_nothing_for_the_next_one():
         Text(text="Running. "),
         ToolCall(id="call_b27b", name="execute", arguments='{"language":"python","code":"print(1)"}'),
     )
+
+
+def call_chunk(*pieces: dict) -> bytes:
+    """One chunk with these elements of `tool_calls`."""
+    return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": pieces}}]}).encode() + b"\n\n"
+
+
+def called_piece(arguments: str, **members) -> dict:
+    return {"function": {"name": "f", "arguments": arguments}, **members}
+
+
+def lines_run(data: bytes) -> int:
+    """How many lines of Python reading a body takes."""
+    count = 0
+
+    def trace(*_event: object) -> Callable:
+        nonlocal count
+        count += 1
+        return trace
+
+    decoder = chat_decoder(ChatOptions())
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        list(decoder.feed(data))
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("start", [{}, {"id": "a", "index": 0}, {"index": 0}])
+def test_twice_as_many_pieces_of_calls_take_twice_as_many_steps(start, monkeypatch):
+    """A body of less than a megabyte must not hold up everything else: no search through the calls, no reading anew of a call."""
+    read = 0
+
+    def counted(text: str) -> bool:
+        nonlocal read
+        read += len(text)
+        return is_json_object(text)
+
+    monkeypatch.setattr(arguments, "is_json_object", counted)
+    monkeypatch.setattr(calls, "is_json_object", counted)
+    steps, chars = [], []
+    for count in (200, 400):
+        pieces = [called_piece("{}", **(start or {"id": f"c{n}"})) for n in range(count)]
+        data = call_chunk(called_piece('{"x":[', **start), *pieces)
+        read = 0
+        steps.append(lines_run(data))
+        chars.append(read)
+    assert steps[1] < 2.2 * steps[0]
+    assert chars[1] <= 2.2 * chars[0]
+
+
+def test_white_space_before_a_body_is_not_kept():
+    """Servers send it while they wait; what comes behind it is read as if there were less of it."""
+    plain = stream("text.response.sse")
+    for blank in (b" ", b"\n", b"\r\n\t", b"\r"):
+        decoder = chat_decoder(ChatOptions())
+        tracemalloc.start()
+        try:
+            for _ in range(64):
+                list(decoder.feed(blank * (65536 // len(blank))))
+            kept, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept < 65536
+        assert most < 16 * 65536
+        ended = b"" if blank in (b"\n", b"\r") else b"\n"
+        list(decoder.feed(ended + plain))
+        assert decoder.result() == decode(plain)[1]
+    for start in (b"\n ", b"\xef\xbb\xbf\n ", b"  "):
+        with pytest.raises(Undecodable):  # a line that begins with a blank is no field
+            decode(start + b'data: {"choices": []}\n\ndata: [DONE]\n\n', 1)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from(["{", "}", "[", "]", '"', "\\", '"a":', "1", ",", " ", "", "{}", '{"b":"}"}', '\\"']), max_size=12)
+)
+def test_a_text_in_pieces_is_a_json_object_when_all_of_it_is_one(parts):
+    """Asked behind every piece, and only at the end."""
+    asked, late = arguments.Pieces(), arguments.Pieces()
+    for n, piece in enumerate(parts):
+        asked.add(piece)
+        late.add(piece)
+        assert asked.is_json_object is is_json_object("".join(parts[: n + 1]))
+    assert late.is_json_object is is_json_object("".join(parts))
+
+
+@pytest.mark.parametrize("empty", [{}, {"prompt_tokens": None}])
+def test_a_usage_without_a_count_takes_no_count_away(empty):
+    """Negative control beside it: a later object with a count is the one that holds."""
+    finish = {"delta": {"content": "x"}, "finish_reason": "stop"}
+    first = {"choices": [finish], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+    for later, output in ((empty, 2), ({"prompt_tokens": 5, "completion_tokens": 3}, 3)):
+        chunks = (first, {"choices": [], "usage": later})
+        data = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+        assert decode(data)[1].usage == Usage(input=5, output=output)

@@ -6,15 +6,25 @@ import pytest
 from models_support import CASES, FIXTURES
 from wire_support import WIRES, decoded, failure_of
 
+from semel.adapters.models import openai_errors
 from semel.adapters.models.anthropic_messages import errors as messages
 from semel.adapters.models.bedrock_converse import errors as converse
 from semel.adapters.models.decoding import Undecodable
 from semel.adapters.models.gemini import errors as gemini
+from semel.adapters.models.gemini.options import GeminiOptions
+from semel.adapters.models.openai_chat.options import ChatOptions
+from semel.adapters.models.openai_chat.options import Dialect as ChatDialect
 from semel.adapters.models.server_error import failed
 from semel.ports.model import Exchange, FailureClass, ModelFailed
 
 F = FailureClass
-REFUSALS = {"anthropic_messages": messages.refusal, "gemini": gemini.refusal, "bedrock_converse": converse.refusal}
+REFUSALS = {
+    "openai_chat": openai_errors.refusal,
+    "openai_responses": openai_errors.refusal,
+    "anthropic_messages": messages.refusal,
+    "gemini": gemini.refusal,
+    "bedrock_converse": converse.refusal,
+}
 
 
 def refused(family: str, status: int, body, headers: dict[str, str] | None = None) -> ModelFailed:
@@ -107,12 +117,45 @@ CONVERSE = [
     (403, "InvalidSignatureException", "m", F.AUTH),
     (404, "ResourceNotFoundException", "m", F.INVALID_REQUEST),
 ]
+
+
+def openai(message: str, code: str | int | None = None, **members) -> dict:
+    return {"error": {"message": message, "code": code, **members}}
+
+
+NOT_STORED = "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."
+OPENAI = [
+    (400, openai("m", "invalid_request_error"), F.INVALID_REQUEST),
+    (400, openai("Content Exists Risk", "invalid_request_error", type="invalid_request_error"), F.CONTENT_FILTER),
+    (400, openai("considered high risk", type="content_filter"), F.CONTENT_FILTER),
+    (400, {"code": "x", "error": "This model's maximum prompt length is 131072 but the request contains 136973 tokens."},
+     F.CONTEXT_EXCEEDED),
+    (400, openai("maximum context length is 4096 tokens", 400, type="BadRequestError"), F.CONTEXT_EXCEEDED),
+    (400, openai(NOT_STORED), F.OPAQUE_STATE_REJECTED),
+    (404, openai(NOT_STORED), F.OPAQUE_STATE_REJECTED),
+    (404, openai("No endpoints found", 404), F.INVALID_REQUEST),
+    (401, openai("Key limit exceeded"), F.AUTH),
+    (402, openai("Insufficient Balance"), F.QUOTA_EXHAUSTED),
+    (403, openai("Key limit exceeded (monthly limit). Manage it using your settings", 403), F.QUOTA_EXHAUSTED),
+    (403, openai("Country, region, or territory not supported", "unsupported_country_region_territory"), F.PERMISSION),
+    (403, openai("flagged", 403, metadata={"flagged_input": "y"}), F.CONTENT_FILTER),
+    (429, openai("You exceeded your current quota", "insufficient_quota"), F.QUOTA_EXHAUSTED),
+    (500, openai("This model's maximum context length"), F.SERVER_ERROR),
+    (502, openai("Provider returned error", 502), F.SERVER_ERROR),
+]  # fmt: skip
 RETRYABLE = {F.RATE_LIMIT, F.OVERLOADED, F.SERVER_ERROR, F.TIMEOUT}
 
 
 @pytest.mark.parametrize(("status", "body", "failure"), MESSAGES)
 def test_refusals_of_the_messages_api(status, body, failure):
     told = refused("anthropic_messages", status, body)
+    assert (told.failure, told.retryable) == (failure, failure in RETRYABLE)
+
+
+@pytest.mark.parametrize("family", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize(("status", "body", "failure"), OPENAI)
+def test_refusals_of_openai_and_of_servers_like_it(status, body, failure, family):
+    told = refused(family, status, body)
     assert (told.failure, told.retryable) == (failure, failure in RETRYABLE)
 
 
@@ -244,6 +287,28 @@ def test_an_answer_that_is_no_stream_is_understood():
     assert decoded("gemini", json.dumps(several).encode())[1].blocks[-1].text == "!"
 
 
+WITHOUT_DONE = ChatOptions(dialect=ChatDialect(done_required=False))
+ENDED_BY_EOF = [
+    ("gemini", {"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}, GeminiOptions()),
+    ("openai_chat", {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, WITHOUT_DONE),
+]
+
+
+@pytest.mark.parametrize(("family", "chunk", "options"), ENDED_BY_EOF)
+def test_part_of_an_event_behind_the_last_whole_one_shows_that_more_was_to_come(family, chunk, options):
+    """Where the end of the body is the terminator (wire 4). Whatever the end of the part: only nothing at all is the end."""
+    whole = sse(chunk)
+    for end in (b"", b"\r\n", b": ping\n", b": ping\n\n", b"\n \t"):
+        assert decoded(family, whole + end, options=options)[1].blocks[0].text == "hi", end
+    more = sse(chunk)
+    for cut in range(1, len(more)):
+        with pytest.raises(Undecodable) as caught:
+            decoded(family, whole + more[:cut], options=options)
+        assert caught.value.failure is F.INTERRUPTED, cut
+    for done in (b"data: [DONE]", b"data:[DONE]\r\n", b"data: [DONE]\n\n"):
+        assert decoded(family, whole + done, options=options)[1].blocks[0].text == "hi", done
+
+
 FINISHES = [
     ("SAFETY", "content_filter"), ("PROHIBITED_CONTENT", "content_filter"), ("IMAGE_SAFETY", "content_filter"),
     ("MAX_TOKENS", "max_tokens"), ("CONTINUATION", "other"), ("SOMETHING_NEW", "other"),
@@ -282,6 +347,7 @@ RESPONSE_STOPS = [
     ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_tokens"),
     ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter"),
     ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "other"),
+    ({"status": "incomplete"}, "max_tokens"),
     ({"status": "completed"}, "end_turn"),
     ({"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]}, "refusal"),
     ({"status": "cancelled"}, F.INTERRUPTED),

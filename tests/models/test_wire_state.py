@@ -11,12 +11,14 @@ from wire_support import bundle_of, decoded, rendered
 from semel.adapters.models.bedrock_converse import frames
 from semel.adapters.models.bedrock_converse.options import ConverseOptions
 from semel.adapters.models.bedrock_converse.options import Dialect as ConverseDialect
+from semel.adapters.models.decoding import Undecodable
 from semel.adapters.models.families import FAMILIES
 from semel.adapters.models.gemini.options import Dialect as GeminiDialect
 from semel.adapters.models.gemini.options import GeminiOptions
 from semel.adapters.models.openai_responses.options import Dialect as ResponsesDialect
 from semel.adapters.models.openai_responses.options import ResponsesOptions
 from semel.core.values import AssistantMessage, Opaque, Stop, Text, ToolCall
+from semel.ports.model import FailureClass
 
 FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "responses", "gemini": "gemini", "bedrock_converse": "bedrock"}
 
@@ -276,3 +278,69 @@ def test_m22_the_cache_key_is_equal_in_every_request_of_a_conversation_and_in_no
     assert key_of(talk, body={"prompt_cache_key": "mine"}) == "mine"
     plain = json.loads(rendered(bundle_of("openai_responses"), prompt(talk)))
     assert "prompt_cache_key" not in plain
+
+
+def events(*values: str) -> bytes:
+    return b"".join(b"data: " + value.encode() + b"\n\n" for value in values)
+
+
+WITH_STATE = {
+    "anthropic_messages": (
+        '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"t","signature":"s","n":NUMBER}}',
+        '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"hi"}}',
+        '{"type":"message_delta","delta":{"stop_reason":"end_turn"}}',
+        '{"type":"message_stop"}',
+    ),
+    "openai_chat": (
+        '{"choices":[{"delta":{"content":"hi","reasoning_details":[{"type":"t","n":NUMBER}]},"finish_reason":"stop"}]}',
+        "[DONE]",
+    ),
+    "openai_responses": (
+        '{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","encrypted_content":"e","n":NUMBER}}',
+        '{"type":"response.completed","response":{"output":[]}}',
+    ),
+    "gemini": ('{"candidates":[{"content":{"parts":[{"text":"hi"},{"new":NUMBER}]},"finishReason":"STOP"}]}',),
+}
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+@pytest.mark.parametrize("family", sorted(WITH_STATE))
+def test_state_that_could_not_be_sent_back_is_a_broken_answer_and_is_not_kept(family, number):
+    """It would be in every later request of the session, none of which is JSON then. Beside it: a number as large as there is."""
+    whole = [event.replace("NUMBER", "1.7976931348623157e308") for event in WITH_STATE[family]]
+    assert any(isinstance(block, Opaque) for block in decoded(family, events(*whole))[1].blocks)
+    with pytest.raises(Undecodable) as caught:
+        decoded(family, events(*(event.replace("NUMBER", number) for event in WITH_STATE[family])))
+    assert caught.value.failure is FailureClass.MALFORMED_OUTPUT
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"not JSON", b"[]"])
+def test_an_event_of_bedrock_that_nobody_knows_is_skipped_whatever_it_holds(payload):
+    def event(name: str, payload: bytes) -> bytes:
+        return frames.frame({":message-type": "event", ":event-type": name}, payload)
+
+    start = event("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"hi"}}')
+    end = event("messageStop", b'{"stopReason":"end_turn"}') + event("metadata", b'{"usage":{"inputTokens":1}}')
+    assert decoded("bedrock_converse", start + event("keepAlive", payload) + end)[1].blocks == (Text(text="hi"),)
+    if payload != b"{}":
+        with pytest.raises(Undecodable, match="not JSON"):
+            decoded("bedrock_converse", start + event("contentBlockStart", payload) + end)
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_a_block_that_came_whole_goes_back_by_its_own_text(size):
+    """Numbers keep their form and members that occur twice stay (wire 0.2). A NUL is replaced, as everywhere."""
+    given = '{"n":1e3, "m":1.10,"d":1,"d":2,"s":"a\\/\\u00e9 \\u0000."}'
+    block = f'{{ "type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{given}}}'
+    start = f'{{"type":"content_block_start","index":0,"content_block":{block}}}'
+    end = ('{"type":"message_delta","delta":{"stop_reason":"end_turn"}}', '{"type":"message_stop"}')
+    answer = decoded("anthropic_messages", events(start, *end), size)[1]
+    assert answer.blocks == (Opaque(format="anthropic.server_tool_use", data=block.replace("\\u0000", "\ufffd")),)
+    sent = AssistantMessage(blocks=answer.blocks)
+    assert answer.blocks[0].data in rendered(bundle_of("anthropic_messages"), prompt((user("go"), sent, user("on")))).decode()
+    with_input = events(
+        '{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"n","input":{}}}',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\\"q\\":1}"}}',
+        *end,
+    )
+    assert '"input":{"q":1}' in decoded("anthropic_messages", with_input, size)[1].blocks[0].data

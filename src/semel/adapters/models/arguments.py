@@ -6,6 +6,8 @@ import re
 from semel.core.values import JSON, clean_text
 
 _NESTED_MAX = 64
+_BLANKS = " \t\r\n"
+_OUTSIDE, _INSIDE = re.compile(r'["\[\]{}]'), re.compile(r'["\\]')
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair, which is one character
     r"|(?P<lone>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
@@ -32,7 +34,7 @@ def of_value(value: JSON) -> str:
 
 def sendable(text: str) -> str:
     """The text of one JSON object: `text` itself if it is one, else `{}`; the call's own result says what was wrong (B14)."""
-    text = received(text).strip(" \t\r\n")
+    text = received(text).strip(_BLANKS)
     return text if is_json_object(text) else "{}"
 
 
@@ -42,7 +44,7 @@ def is_json_object(text: str) -> bool:
     The answer decides bytes of a request, so it depends on nothing but the text: not on the interpreter's limits for digits or
     recursion, nor on a library's version.
     """
-    if not text.lstrip(" \t\r\n").startswith("{") or _depth(text) > _NESTED_MAX:
+    if not text.lstrip(_BLANKS).startswith("{") or _depth(text) > _NESTED_MAX:
         return False
     try:
         value = json.loads(text, parse_int=float, parse_constant=_refuse)
@@ -50,6 +52,65 @@ def is_json_object(text: str) -> bool:
     except ValueError:  # bad JSON, a constant, a lone surrogate
         return False
     return isinstance(value, dict)
+
+
+class Pieces:
+    """A text that comes in pieces, and whether it is one JSON object by now. To ask behind every piece costs two readings in all.
+
+    What is followed from piece to piece is where the first bracket of the text is closed: before that it is no object yet, and
+    with anything but blanks behind it, it never will be.
+    """
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._pieces: list[str] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._pieces.clear()
+        self._followed = 0  # how many pieces
+        self._depth = self._skipped = 0
+        self._in_string = self._begun = self._never = False
+
+    def add(self, piece: str) -> None:
+        """One more."""
+        self._pieces.append(piece)
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._pieces)
+
+    @property
+    def is_json_object(self) -> bool:
+        """What `is_json_object` says of the text."""
+        for piece in self._pieces[self._followed :]:
+            self._follow(piece)
+        self._followed = len(self._pieces)
+        if self._never or not self._begun or self._depth:
+            return False
+        self._never = not is_json_object(self.text)
+        return not self._never
+
+    def _follow(self, piece: str) -> None:
+        if self._never or not piece.strip(_BLANKS):
+            self._skipped = 0 if piece else self._skipped
+            return
+        at, self._skipped = self._skipped, 0
+        if not self._begun:
+            self._begun = piece.lstrip(_BLANKS).startswith("{")
+            self._never = not self._begun
+        elif not self._depth:
+            self._never = True
+        while not self._never and (found := (_INSIDE if self._in_string else _OUTSIDE).search(piece, at)) is not None:
+            at = found.end() + (found[0] == "\\")
+            if found[0] == '"':
+                self._in_string = not self._in_string
+            elif found[0] != "\\":
+                self._depth += 1 if found[0] in "[{" else -1
+                self._never = not self._depth and bool(piece[at:].strip(_BLANKS))
+        self._skipped = max(0, at - len(piece))
 
 
 def _depth(text: str) -> int:

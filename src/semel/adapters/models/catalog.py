@@ -17,8 +17,9 @@ from semel.adapters.models.deadline import Limits
 from semel.adapters.models.endpoint import Endpoint, parse_endpoint
 from semel.adapters.models.families import FAMILIES, built
 from semel.adapters.models.family import Family
+from semel.adapters.models.file_limits import NO_FORM
 from semel.adapters.models.keys import ApiKey, Auth, Credential, KeyReader, key_from, key_variable
-from semel.adapters.models.media import count, what_is
+from semel.adapters.models.media import what_is
 from semel.adapters.models.opaque import StatePolicies
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import ModelRow, Provider, rows
@@ -87,7 +88,7 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     prefix, colon, name = spec.partition(":")
     if not colon or not name:
         near = _nearest(prefix, table) if colon else _nearest_model(prefix, table)
-        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {near}")
+        raise UnknownModel(f"{_shown(spec)!r} names no model; write provider:model, such as {near}")
     if prefix == scripted.FAMILY:
         return scripted.scripted_bundle(name)
     model, _, url = name.rpartition("@")
@@ -96,12 +97,18 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     if prefix in table:
         return _of_row(table[prefix], name, options, environ)
     if prefix in FAMILIES:
-        raise UnknownModel(f"{spec!r} names no server; write {prefix}:MODEL@https://host/v1")
+        raise UnknownModel(f"{_shown(spec)!r} names no server; write {prefix}:MODEL@https://host/v1")
     raise UnknownModel(
-        f"{prefix!r} in {spec!r} is no provider; did you mean {_nearest(prefix, table)}? Known are {', '.join(sorted(table))}, "
-        f"{scripted.FAMILY}:FILE, and FAMILY:MODEL@https://host/v1 for any compatible server, "
-        f"where FAMILY is {', '.join(sorted(FAMILIES))}"
+        f"{prefix!r} in {_shown(spec)!r} is no provider; did you mean {_nearest(prefix, table)}? "
+        f"Known are {', '.join(sorted(table))}, {scripted.FAMILY}:FILE, and FAMILY:MODEL@https://host/v1 for any compatible "
+        f"server, where FAMILY is {', '.join(sorted(FAMILIES))}"
     )
+
+
+def _shown(spec: str) -> str:
+    """A name that means nothing, without the URL that it may hold: in that may be a key (A13)."""
+    end = min((at for mark in ("@", "://") if (at := spec.find(mark)) >= 0), default=len(spec))
+    return spec if end == len(spec) else f"{spec[:end]}…"
 
 
 def build_model(
@@ -196,19 +203,14 @@ def cost_currency(bundle: Bundle) -> str | None:
 
 def refused_file(bundle: Bundle, files: Sequence[Media]) -> str | None:
     """Which file of one message is more than the server of this model takes, and by which limit; None if none is."""
-    family, counted = FAMILIES.get(bundle.family), dict[str, int]()
+    family = FAMILIES.get(bundle.family)
     if family is None:
         return None  # a script, or a model of somebody's own, of which nothing is known
     takes = family.takes(family.decode(bundle.options).dialect)
-    for media in files:
-        sort = takes.sort_of(media.media_type)
-        if sort is None:
-            continue  # told of in words, as what no limit is about
-        limit = takes.limits.exceeded(sort, media.size_bytes, counted)
-        if limit is None:
-            count(counted, sort)
-        elif not is_text_kind(media.media_type):
-            return f"{what_is(media)}: {takes.limits.words(limit, media.size_bytes)} ({limit} of {bundle.family})"
+    asked = [media for media in files if not is_text_kind(media.media_type)]  # text is never too much: it has another form
+    for media, verdict in zip(asked, takes.verdicts(asked, {}), strict=True):
+        if verdict not in (None, NO_FORM):  # what there is no form for is told of in words
+            return f"{what_is(media)}: {takes.why(verdict, media)} ({verdict} of {bundle.family})"
     return None
 
 

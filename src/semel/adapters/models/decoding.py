@@ -99,7 +99,7 @@ class EventDecoder:
         self._answer = answer
         self._parser = sse.Parser()
         self._json: bytearray | None = None
-        self._start = b""  # white space before the first byte that tells what the body is
+        self._start = b""  # what little has to be kept of white space before the first byte that tells what the body is
         self._told = False
         self.head = b""
         self.progressed = False
@@ -145,12 +145,17 @@ class EventDecoder:
             if not _looks_like_events(self.head):
                 raise Undecodable("the body is no stream of events")
             self._stray_error()
+            self._refuse_half_event()
         return self._answer.decoded()
 
     def _tell(self) -> bool:
-        """Find out what the body is; False if all so far is white space."""
-        start = self._start.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+        """Find out what the body is; False if all so far is white space, which may come for as long as a server thinks."""
+        bom = b"\xef\xbb\xbf" if self._start.startswith(b"\xef\xbb\xbf") else b""
+        blank = self._start[len(bom) :]
+        start = blank.lstrip(b" \t\r\n")
         if not start:
+            ended = b"\n" if b"\n" in blank or b"\r" in blank else b""
+            self._start = bom + ended + (b" " if blank[-1:] in (b" ", b"\t") else b"")
             return False
         self._told = True
         if start[:1] in b'{[<"' or start[:4] == b"null":
@@ -185,6 +190,11 @@ class EventDecoder:
         error = self._answer.error_in(parse(bytes(stray))) if stray else None
         if error is not None:
             raise reported(error)
+
+    def _refuse_half_event(self) -> None:
+        """Where the end of the body ends the answer, a part of an event before it shows that more was to come (wire 4)."""
+        if self._parser.pending.strip() not in (b"", b"[DONE]", b"data: [DONE]", b"data:[DONE]"):
+            raise interrupted("the stream ended within an event")
 
 
 def _looks_like_events(head: bytes) -> bool:

@@ -3,7 +3,7 @@
 A limit that nobody told is None: nothing is guessed, and the server has the last word.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -64,10 +64,28 @@ class Takes:
             return "pictures"
         return "documents" if media_type in self.documents else None
 
-    def refusal(self, media: Media, counted: Mapping[str, int]) -> str | None:
-        """Why a file is not shown behind those of its message that are `counted`; None if it is."""
+    def verdicts(self, files: Iterable[Media], counted: dict[str, int]) -> list[str | None]:
+        """What stands against each file, behind those of its message that are `counted`; those that are shown are counted.
+
+        NO_FORM, the name of the limit that it breaks, or None. The door and the renderer both ask here, so that no file that was
+        let in is left out. Text files are not among `files` where they have another form.
+        """
+        return [self._verdict(media, counted) for media in files]
+
+    def why(self, verdict: str, media: Media) -> str:
+        """A verdict in words."""
+        return NO_FORM if verdict == NO_FORM else self.limits.words(verdict, media.size_bytes)
+
+    def _verdict(self, media: Media, counted: dict[str, int]) -> str | None:
         sort = self.sort_of(media.media_type)
         if sort is None:
             return NO_FORM
         limit = self.limits.exceeded(sort, media.size_bytes, counted)
-        return None if limit is None else self.limits.words(limit, media.size_bytes)
+        if limit is None:
+            count(counted, sort)
+        return limit
+
+
+def count(counted: dict[str, int], sort: Sort) -> None:
+    """One more of this sort."""
+    counted[sort] = counted.get(sort, 0) + 1

@@ -11,8 +11,11 @@ def dump(value: JSON) -> bytes:
 
 
 def compact(value: JSON) -> str:
-    """The clean text of a value that a server sent, as it is stored and sent back (wire 0.2)."""
-    return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    """The clean text of a value that a server sent, as it is stored and sent back (wire 0.2). Raises ValueError for NaN and such.
+
+    `parse` lets numbers through that are no JSON or more than a double holds; what holds one could never be sent back.
+    """
+    return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
 def to_bytes(text: str) -> bytes:

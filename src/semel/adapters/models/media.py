@@ -59,18 +59,21 @@ class FileForm:
     def parts(self, parts: Sequence[Part], loaded: Mapping[str, bytes], counted: dict[str, int]) -> list[JSON]:
         """Each part as the family writes it, or as a text that says what is not shown. Blank texts are left out (B24).
 
-        `counted` are the pictures and documents that the message shows already; those that are added here are counted.
+        `counted` are the pictures and documents that the message shows already; those that are added here are counted. Text
+        files come last in that count, wherever they stand: they have another form where no place is left for a document.
         """
         found: list[JSON] = []
+        verdicts = iter(
+            self.takes.verdicts((part for part in parts if isinstance(part, Media) and not self._reads(part)), counted)
+        )
         for part in parts:
             if isinstance(part, Text):
                 found += [self.text(part.text)] if part.text.strip() else []
-            elif self.written is not None and is_text_kind(part.media_type):
+            elif self.written is not None and self._reads(part):
                 found.append(self._text_file(part, loaded, counted, self.written))
-            elif (why := self.takes.refusal(part, counted)) is not None:
-                found.append(self.text(missing(part, why)))
+            elif (verdict := next(verdicts)) is not None:
+                found.append(self.text(missing(part, self.takes.why(verdict, part))))
             else:
-                count(counted, str(self.takes.sort_of(part.media_type)))
                 found.append(self.shown(_with_bytes(part, loaded)))
         return found
 
@@ -82,12 +85,16 @@ class FileForm:
             if isinstance(part, Text):
                 words.append(part.text)
                 continue
-            item = read_text(part, loaded) if self.written is not None and is_text_kind(part.media_type) else ""
+            item = read_text(part, loaded) if self._reads(part) else ""
             if isinstance(item, Written):
                 words.append(named_text(item))
             else:
                 others.append(part)
         return [text for text in words if text.strip()], others
+
+    def _reads(self, media: Media) -> bool:
+        """Whether a file is written as text."""
+        return self.written is not None and is_text_kind(media.media_type)
 
     def _text_file(
         self,
@@ -98,11 +105,6 @@ class FileForm:
     ) -> JSON:
         item = read_text(media, loaded)
         return self.text(missing(media, item)) if isinstance(item, str) else written(item, counted)
-
-
-def count(counted: dict[str, int], sort: str) -> None:
-    """One more of this sort."""
-    counted[sort] = counted.get(sort, 0) + 1
 
 
 def read_text(media: Media, loaded: Mapping[str, bytes]) -> Written | str:

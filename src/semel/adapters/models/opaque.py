@@ -8,8 +8,13 @@ knows its own formats by name and ignores all others.
 import json
 from collections.abc import Sequence
 
+import msgspec
+
+from semel.adapters.models.arguments import received
+from semel.adapters.models.decoding import Undecodable
 from semel.adapters.models.json_text import compact
 from semel.core.values import JSON, Block, Frozen, Opaque
+from semel.ports.model import FailureClass
 
 
 class StatePolicies(Frozen, frozen=True, kw_only=True):
@@ -28,6 +33,24 @@ def state_behind(blocks: Sequence[Block], index: int, format_: str) -> dict[str,
     return state if isinstance(state, dict) else {}
 
 
-def opaque(format_: str, value: JSON) -> Opaque:
-    """A block that keeps `value` as it was received."""
-    return Opaque(format=format_, data=compact(value))
+def opaque(format_: str, value: JSON, raw: str | None = None) -> Opaque:
+    """A block that keeps `value`, by its own text where that is at hand: a number keeps its form, a member may occur twice.
+
+    Raises Undecodable for what could not be sent back, and would spoil each later request.
+    """
+    try:
+        data = compact(value)
+    except (ValueError, RecursionError):  # a number that is none, or more levels than can be written
+        raise Undecodable(
+            f"the answer holds state of its provider ({format_}) that is not JSON", failure=FailureClass.MALFORMED_OUTPUT
+        ) from None
+    return Opaque(format=format_, data=data if raw is None else received(raw))
+
+
+def raw_member(data: str, name: str) -> str | None:
+    """The text of a member of the object that `data` is; None where the parser that tells it is stricter than ours."""
+    try:
+        found = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get(name)
+    except msgspec.DecodeError:
+        return None
+    return None if found is None else bytes(found).decode()

@@ -9,9 +9,12 @@ from semel.core.values import JSON
 from semel.ports.model import FailureClass
 
 _CONTEXT = re.compile(
-    r"context length|context window|exceeds? the available context|token length too long|prompt is too long",
+    r"context length|context window|exceeds? the available context|token length too long|prompt is too long"
+    r"|maximum prompt length is",  # xAI: reported in cline/cline#3120
     re.IGNORECASE,
 )
+_SPENT = re.compile(r"^Key limit exceeded", re.IGNORECASE)  # a 403 of OpenRouter (FACT34): reported in RooCodeInc/Roo-Code#515
+_FILTERED = re.compile(r"^Content Exists Risk", re.IGNORECASE)  # a 400 of DeepSeek: reported in deepseek-ai/DeepSeek-V2#30
 _OPAQUE = re.compile(
     r"`?reasoning_content`? (in the thinking mode must be passed back|is missing in assistant tool call)"
     r"|encrypted[ _]content .*(could not be|was not issued)"
@@ -52,7 +55,12 @@ OPENAI_ERRORS = ErrorTable(
         "string_above_max_length": FailureClass.INVALID_REQUEST,
         "timeout_error": FailureClass.TIMEOUT,
     },
-    texts=((_CONTEXT, FailureClass.CONTEXT_EXCEEDED), (_OPAQUE, FailureClass.OPAQUE_STATE_REJECTED)),
+    texts=(
+        (_CONTEXT, FailureClass.CONTEXT_EXCEEDED),
+        (_OPAQUE, FailureClass.OPAQUE_STATE_REJECTED),
+        (_SPENT, FailureClass.QUOTA_EXHAUSTED),
+        (_FILTERED, FailureClass.CONTENT_FILTER),
+    ),
     weak={"invalid_request_error": FailureClass.INVALID_REQUEST},
 )
 

@@ -13,6 +13,7 @@ from semel.core.values import JSON, Frozen, printable
 from semel.ports.model import Exchange, FailureClass, ModelFailed
 
 SHOWN_CHARS = 200
+_SPOKEN_FOR = frozenset({0, 400, 403, 404, 413, 422})  # statuses, and no status, that words tell more than
 UPSTREAM_FAILED = 424  # what counts is the status that the gateway itself got, where it tells it
 
 
@@ -33,7 +34,7 @@ class ServerError(Frozen, frozen=True, kw_only=True):
 
 
 class ErrorTable(Frozen, frozen=True, kw_only=True):
-    """What a family's errors mean. `codes` decide; `texts` act on a 400, 413, 422 or no status; `weak` come last."""
+    """What a family's errors mean. `codes` decide; `texts` act where a status says no more than "refused"; `weak` come last."""
 
     codes: dict[str, FailureClass]
     texts: tuple[tuple[re.Pattern[str], FailureClass], ...] = ()
@@ -49,7 +50,7 @@ class ErrorTable(Frozen, frozen=True, kw_only=True):
             return FailureClass.CONTENT_FILTER
         if (named := _first(self.codes, error.codes)) is not None:
             return named
-        if status in (0, 400, 413, 422):
+        if status in _SPOKEN_FOR:
             for pattern, failure in self.texts:
                 if pattern.search(error.message):
                     return failure
@@ -107,8 +108,8 @@ def not_an_answer(head: str, exchange: Exchange, *, where: str) -> ModelFailed:
 
 
 def unread(body: bytes) -> ServerError:
-    """The first words of a refusal whose body nobody can read."""
-    return ServerError(message=body[: 4 * SHOWN_CHARS].decode(errors="replace").strip() or "no message")
+    """A refusal whose body nobody can read. It is whole: only the text without the key may be cut short."""
+    return ServerError(message=body.decode(errors="replace").strip() or "no message")
 
 
 def told(value: JSON) -> str:

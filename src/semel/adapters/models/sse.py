@@ -45,6 +45,11 @@ class Parser:
         self._after_cr = False
         self.stray = bytearray()  # lines that are no field, up to a bound
 
+    @property
+    def pending(self) -> bytes:
+        """What a body that ends here leaves behind: data that no blank line dispatched, and the start of a line."""
+        return b"\n".join((*self._data, bytes(self._line)))
+
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that end in `chunk`. Raises EventTooLarge."""
         if not chunk:

@@ -13,7 +13,7 @@ from semel.adapters.models.anthropic_messages.render import OPAQUE_PREFIX
 from semel.adapters.models.arguments import of_value, received
 from semel.adapters.models.decoding import Decoded, EventDecoder, TextRun, Undecodable, interrupted, reported
 from semel.adapters.models.json_text import count_of, items_of, member, parse, text_of
-from semel.adapters.models.opaque import opaque
+from semel.adapters.models.opaque import opaque, raw_member
 from semel.adapters.models.pricing import priced
 from semel.adapters.models.server_error import ServerError
 from semel.core.values import JSON, Block, Stop, ToolCall, Usage, clean_text, printable
@@ -38,6 +38,7 @@ class _Open:
     """A block that is being assembled: what its start held, and its pieces."""
 
     start: dict[str, JSON]
+    raw: str | None = None  # the text of a start that is all of a block
     text: TextRun = field(default_factory=TextRun)
     pieces: list[str] = field(default_factory=list)
     signature: str | None = None
@@ -70,7 +71,7 @@ class MessagesAnswer:
         if kind == "content_block_delta":
             return self._delta(value.get("index"), value.get("delta"))
         if kind == "content_block_start":
-            return self._start(value.get("index"), value.get("content_block"))
+            return self._start(value.get("index"), value.get("content_block"), event.data)
         if kind == "message_start":
             self._count(member(value, "message", "usage"))
         elif kind == "message_delta":
@@ -111,10 +112,11 @@ class MessagesAnswer:
         usage = priced(_usage_of(self._usage), self._options.price)
         return Decoded(blocks=blocks, stop=stop, usage=usage, raw_stop=printable(self._stop_reason, limit=100))
 
-    def _start(self, index: JSON, start: JSON) -> str:
+    def _start(self, index: JSON, start: JSON, data: str = "") -> str:
         if not isinstance(start, dict):
             return ""
-        opened = _Open(start=start)
+        assembled = not data or start.get("type") in ("text", "thinking", "tool_use")
+        opened = _Open(start=start, raw=None if assembled else raw_member(data, "content_block"))
         self._blocks.append(opened)
         self._at_index[index if isinstance(index, int) else None] = opened
         self.progressed = True
@@ -169,8 +171,8 @@ def _finished(opened: _Open) -> list[Block]:
         if opened.signature is not None:
             start["signature"] = opened.signature
     elif opened.pieces:
-        start = {**start, "input": parse("".join(opened.pieces)) or {}}
-    return [opaque(OPAQUE_PREFIX + printable(kind, limit=64), start)] if kind else []
+        opened.raw, start = None, {**start, "input": parse("".join(opened.pieces)) or {}}
+    return [opaque(OPAQUE_PREFIX + printable(kind, limit=64), start, opened.raw)] if kind else []
 
 
 def _usage_of(raw: dict[str, JSON]) -> Usage:

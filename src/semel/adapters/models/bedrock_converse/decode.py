@@ -32,6 +32,7 @@ _STOPS = {
     "content_filtered": Stop.CONTENT_FILTER,
     "refusal": Stop.REFUSAL,
 }
+_EVENTS = frozenset({"contentBlockDelta", "contentBlockStart", "messageStop", "metadata"})
 _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 
 
@@ -112,9 +113,11 @@ class ConverseDecoder:
             raise reported(exception(frame.headers.get(":error-code", ""), told))
         if kind == "exception":
             raise reported(exception(frame.headers.get(":exception-type", ""), payload))
+        event = frame.headers.get(":event-type", "")
+        if event not in _EVENTS:
+            return ""  # whatever it holds (wire 5)
         if not isinstance(payload, dict):
             raise interrupted("the stream holds an event that is not JSON")
-        event = frame.headers.get(":event-type", "")
         if event == "contentBlockDelta":
             return self._delta(self._block(payload), payload.get("delta"))
         if event == "contentBlockStart":

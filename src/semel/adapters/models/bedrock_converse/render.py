@@ -7,9 +7,9 @@ import re
 from semel.adapters.models.arguments import sendable
 from semel.adapters.models.bedrock_converse.options import BEDROCK_CONVERSE, ConverseOptions
 from semel.adapters.models.controls import LONG_TTL, NamedTool, Reasoning, ToolChoice
-from semel.adapters.models.file_limits import FileLimits, Takes
+from semel.adapters.models.file_limits import FileLimits, Takes, count
 from semel.adapters.models.json_text import dump, member, to_bytes
-from semel.adapters.models.media import DOCUMENTS, FileForm, Shown, Written, count, named_text
+from semel.adapters.models.media import DOCUMENTS, FileForm, Shown, Written, named_text
 from semel.adapters.models.rendering import Place
 from semel.adapters.models.turns import USER, Turns
 from semel.adapters.models.wire_text import EMPTY_MESSAGE, NO_OUTPUT, result_text, visible, wire_id, wire_name

@@ -7,7 +7,7 @@ complete, and is complete itself, is that call sent again. Ids are never invente
 
 from dataclasses import dataclass, field
 
-from semel.adapters.models.arguments import is_json_object, of_value, received
+from semel.adapters.models.arguments import Pieces, is_json_object, of_value, received
 from semel.adapters.models.opaque import opaque
 from semel.adapters.models.openai_chat.options import CALL_EXTRA_FORMAT
 from semel.core.values import JSON, Block, ToolCall, clean_text
@@ -19,14 +19,11 @@ _KNOWN_MEMBERS = frozenset({"index", "id", "type", "function"})
 class _Open:
     """A call that is being assembled."""
 
+    at: int
     id: str
     name: str
-    pieces: list[str] = field(default_factory=list)
+    arguments: Pieces = field(default_factory=Pieces)
     extra: dict[str, JSON] = field(default_factory=dict)
-
-    @property
-    def arguments(self) -> str:
-        return "".join(self.pieces)
 
 
 class CallAssembler:
@@ -36,6 +33,7 @@ class CallAssembler:
         """Nothing collected yet."""
         self._calls: list[_Open] = []
         self._at_index: dict[int, _Open] = {}
+        self._last_of: dict[str, _Open] = {}  # by id, of those that have one the one opened last
 
     def __len__(self) -> int:
         """How many calls have been opened."""
@@ -52,12 +50,14 @@ class CallAssembler:
         index = index if isinstance(index, int) and not isinstance(index, bool) else None
         call = self._continued(index, call_id, name, arguments)
         if call is None:
-            call = _Open(call_id, name)
+            call = _Open(len(self._calls), call_id, name)
             self._calls.append(call)
-        elif call_id and call_id == call.id and is_json_object(arguments) and is_json_object(call.arguments):
-            call.pieces.clear()  # sent again
+        elif call_id and call_id == call.id and is_json_object(arguments) and call.arguments.is_json_object:
+            call.arguments.clear()  # sent again
         call.id, call.name = call.id or call_id, call.name or name
-        call.pieces.append(arguments)
+        call.arguments.add(arguments)
+        if self._last_of.setdefault(call.id, call).at < call.at:
+            self._last_of[call.id] = call
         call.extra.update({name: value for name, value in piece.items() if name not in _KNOWN_MEMBERS and value is not None})
         if index is not None:
             self._at_index[index] = call
@@ -66,7 +66,7 @@ class CallAssembler:
         """The calls in the order they were opened, each followed by what else its server attached to it."""
         result: list[Block] = []
         for call in self._calls:
-            result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=received(call.arguments)))
+            result.append(ToolCall(id=clean_text(call.id), name=clean_text(call.name), arguments=received(call.arguments.text)))
             if call.extra:
                 result.append(opaque(CALL_EXTRA_FORMAT, call.extra))
         return result
@@ -74,13 +74,12 @@ class CallAssembler:
     def _continued(self, index: int | None, call_id: str, name: str, arguments: str) -> _Open | None:
         """The call that a piece belongs to; None if it opens one."""
         if index is None:
-            same_id = next((call for call in reversed(self._calls) if call_id and call.id == call_id), None)
-            call = same_id or (self._calls[-1] if self._calls and not call_id else None)
+            call = self._last_of.get(call_id) if call_id else self._calls[-1] if self._calls else None
         else:
             call = self._at_index.get(index)
         if call is None or (call_id and call.id and call_id != call.id) or (name and call.name and name != call.name):
             return None
-        if name and not call_id and is_json_object(arguments) and is_json_object(call.arguments):
+        if name and not call_id and is_json_object(arguments) and call.arguments.is_json_object:
             return None  # a second whole call of the same tool, from a server without ids
         return call
 

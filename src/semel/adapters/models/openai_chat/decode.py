@@ -25,6 +25,7 @@ _STOPS = {
     "function_call": Stop.TOOL_USE,
     "content_filter": Stop.CONTENT_FILTER,
 }
+_CUT = (Stop.MAX_TOKENS, Stop.CONTENT_FILTER)
 _FAILED = {
     "error": FailureClass.SERVER_ERROR,
     "insufficient_system_resource": FailureClass.OVERLOADED,
@@ -122,14 +123,17 @@ class ChatAnswer:
         return self._text.add(piece)
 
     def _count(self, usage: JSON) -> None:
-        if isinstance(usage, dict):
+        """Counts are running totals, of which an object without any tells nothing."""
+        if isinstance(usage, dict) and any(count is not None for count in usage.values()):
             self._usage = usage
 
     def _finished(self, reason: str) -> None:
+        """Take a reason; one that says the answer was cut stays, whatever a later chunk says (B14)."""
         self.progressed = True
         if reason in _FAILED:
             raise Undecodable(f"the server ended the answer with finish_reason {reason!r}", failure=_FAILED[reason])
-        self._finish = reason
+        if _STOPS.get(self._finish) not in _CUT:
+            self._finish = reason
 
 
 def _first_choice(choices: JSON) -> dict[str, JSON] | None:

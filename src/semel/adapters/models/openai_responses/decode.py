@@ -28,7 +28,7 @@ _CONTENT = frozenset(
         "response.reasoning_text.delta",
     }
 )
-_INCOMPLETE = {"max_output_tokens": Stop.MAX_TOKENS, "content_filter": Stop.CONTENT_FILTER}
+_ENDED_BY_ORDER = frozenset({"steered", "max_messages"})  # the client's own bounds: what was said so far is whole
 
 
 def responses_decoder(options: ResponsesOptions) -> EventDecoder:
@@ -45,6 +45,7 @@ class ResponsesAnswer:
         self._shown = TextRun()
         self._items: dict[int, dict[str, JSON]] = {}
         self._response: dict[str, JSON] | None = None
+        self._cut = False  # by the name of the terminal event, whatever its response says
         self.done = False
         self.progressed = False
 
@@ -65,6 +66,7 @@ class ResponsesAnswer:
             self._keep(value.get("output_index"), value.get("item"))
         elif kind in ("response.completed", "response.incomplete"):
             self._ended(value.get("response"))
+            self._cut = kind == "response.incomplete"
             self.done = True
         return ""
 
@@ -101,7 +103,7 @@ class ResponsesAnswer:
                 "the response came without the items that its events told of", failure=FailureClass.MALFORMED_OUTPUT
             )
         reason = text_of(member(self._response, "incomplete_details", "reason"))
-        stop = _stop_of(status, reason, items)
+        stop = _stop_of("incomplete" if self._cut else status, reason, items)
         usage = priced(_usage_of(self._response.get("usage")), self._options.price)
         return Decoded(blocks=tuple(blocks), stop=stop, usage=usage, raw_stop=printable(reason or status, limit=100))
 
@@ -172,9 +174,13 @@ def _nameless_error(event: sse.Event, value: dict[str, JSON]) -> ServerError | N
 
 
 def _stop_of(status: str, reason: str, items: list[dict[str, JSON]]) -> Stop:
-    if status == "incomplete":
-        return _INCOMPLETE.get(reason, Stop.OTHER)
-    if any(item.get("type") == "function_call" for item in items):
+    """Calls of what the server calls incomplete, be it the response or the call, were cut and are not run (B14)."""
+    calls = [item for item in items if item.get("type") == "function_call"]
+    if status == "incomplete" or any(call.get("status") == "incomplete" for call in calls):
+        if reason == "content_filter":
+            return Stop.CONTENT_FILTER
+        return Stop.OTHER if reason in _ENDED_BY_ORDER and not calls else Stop.MAX_TOKENS
+    if calls:
         return Stop.TOOL_USE
     refused = any(part.get("type") == "refusal" for item in items for part in items_of(item.get("content")))
     return Stop.REFUSAL if refused else Stop.END_TURN
