@@ -155,6 +155,14 @@ def command_tool(name: str, table: Mapping[str, Any], directory: Path) -> ToolPo
     return build(name, table, directory=directory, clock=SystemClock())
 
 
+def reconcile_command(name: str, table: Mapping[str, Any], directory: Path, arguments: Mapping[str, Any], key: str) -> str | None:
+    """The line for a shell that asks what became of a call of a tool that a table of an agent file declares. Raises BadAgent."""
+    from semel.adapters.system import SystemClock
+    from semel.adapters.tools.command import command_tool as build
+
+    return build(name, table, directory=directory, clock=SystemClock()).reconcile_command(arguments, key)
+
+
 def mcp_server(name: str, table: Mapping[str, Any], directory: Path) -> "ToolSource":
     """The MCP server that a table of an agent file declares; it runs in `directory`. Raises BadAgent."""
     from semel.adapters.system import SystemClock

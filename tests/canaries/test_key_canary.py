@@ -31,10 +31,12 @@ def test_a_command_line_and_a_tool_that_get_the_key_are_caught() -> None:
 def test_a_file_that_holds_the_key_is_caught_and_others_are_not(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "wal.log").write_text(f"x {canary.KEY} y")
+    (tmp_path / "deep" / "cut").write_text(f"x {canary.KEY[:8]}…")
     (tmp_path / "empty").touch()
-    (tmp_path / "other").write_text(canary.KEY[:-1])
-    assert list(canary.leaks_in(tmp_path)) == [tmp_path / "deep" / "wal.log"]
-    (tmp_path / "deep" / "wal.log").unlink()
+    (tmp_path / "other").write_text(canary.KEY[:7])
+    assert sorted(canary.leaks_in(tmp_path)) == [tmp_path / "deep" / "cut", tmp_path / "deep" / "wal.log"]
+    for name in ("cut", "wal.log"):
+        (tmp_path / "deep" / name).unlink()
 
 
 @pytest.mark.anyio

@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,76 @@ def test_a_chat_takes_up_no_other_session_of_its_agent(shop: OwnedShop) -> None:
     before = shop.log("s").read_bytes()
     assert shop.semel("chat", "--session", "t", stdin="Pay 18\n").exit == 0
     assert shop.log("s").read_bytes() == before
+
+
+def paused_by(shop: OwnedShop, *words: str) -> str:
+    """Let another process begin a run that waits for an approval, and leave it; the key of the call."""
+    with (shop.place / "agent.toml").open("a") as agent:
+        agent.write("ask = true\n")
+    assert shop.semel(*words, "Pay 17", "--session", "s").exit == 4
+    return str(shop.semel("inbox", "--json").lines[0]["call_key"])
+
+
+def test_a_chat_goes_on_with_a_run_of_another_process_that_waited_and_is_answered_from_a_third(shop: OwnedShop) -> None:
+    call = paused_by(shop, "run")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, "is paused")
+    assert shop.semel("approve", call).exit == 0
+    hear_until(chat, "this one goes on with it")
+    assert chat.stdout is not None
+    assert chat.stdout.readline() == "It is paid.\n"
+    err = chat.communicate()[1]
+    assert (chat.returncode, len(shop.ledger), shop.types()[-1]) == (0, 1, "run_finished"), err
+
+
+def test_a_chat_over_an_owner_that_pauses_and_leaves_goes_on_with_what_is_answered(tmp_path: Path) -> None:
+    refund = {"text": "I pay more.", "calls": [{"name": "refund", "args": {}}]}
+    shop = OwnedShop(open_shop(tmp_path, CALL, refund, {"text": "It is paid."}).place)
+    with (tmp_path / "agent.toml").open("a") as agent:
+        agent.write('\n[tools.refund]\ncommand = ["true"]\nask = true\n')
+    owner = shop.start_and_pay("run", "Pay 17", "--session", "s", "--json")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, f"process {owner.pid} on ")
+    shop.let_pay()
+    owner.communicate()
+    assert owner.returncode == 4
+    hear_until(chat, "is paused")
+    assert shop.semel("approve", shop.semel("inbox", "--json").lines[0]["call_key"]).exit == 0
+    hear_until(chat, "this one goes on with it")
+    out, err = chat.communicate()
+    assert (chat.returncode, out) == (0, "I pay more.\nIt is paid.\n"), err
+
+
+def test_a_chat_whose_input_ends_behind_an_answer_sees_the_run_to_its_end(shop: OwnedShop) -> None:
+    call = paused_by(shop, "run")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, "is paused")
+    with stopped(chat):  # so that it sees the answer and the end of its input at once
+        assert shop.semel("approve", call).exit == 0
+        assert chat.stdin is not None
+        chat.stdin.close()
+        chat.stdin = None
+    out, err = chat.communicate()
+    assert (chat.returncode, out, len(shop.ledger)) == (0, "It is paid.\n", 1), err
+
+
+def test_a_chat_that_may_not_go_on_with_an_answered_run_says_that_it_is_open(shop: OwnedShop) -> None:
+    call = paused_by(shop, "run")
+    with (shop.place / "agent.toml").open("a") as agent:
+        agent.write("sequential = true\n")
+    chat = shop.start("chat", "--session", "s")
+    hear_until(chat, "is paused")
+    assert shop.semel("approve", call).exit == 0
+    err = chat.communicate()[1]
+    assert "the run of session 's' is open; `semel resume s` goes on with it" in err, err
+    assert (chat.returncode, shop.ledger) == (2, [])
+
+
+@contextmanager
+def stopped(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """The process stands still meanwhile."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)

@@ -3,7 +3,7 @@
 What is counted are bytes at the Disk port: what a send costs must not depend on how long the session is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from semel import Agent, Completed, Runtime
 from semel.adapters.file.bookmark import FileBookmark
 from semel.adapters.file.disk import Disk
 from semel.adapters.memory.store import Medium
+from semel.core.frame import Frame
+from semel.core.open_log import Opening
 from semel.engine import sessions
 from semel.engine.session import SessionActor
 from semel.errors import LogDamaged, SessionBusy
@@ -87,21 +89,57 @@ async def test_p10_a_send_behind_2000_turns_reads_no_more_than_one_behind_10(tmp
     assert long < short + CONSTANT_BYTES
 
 
-async def test_of_a_session_that_another_process_had_meanwhile_only_what_is_new_is_read(tmp_path: Path) -> None:
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
+    """Every frame that an open hands out to be folded."""
+    frames, take = list[Frame](), Opening.take
+
+    def counted(self: Opening, some: Sequence[Frame]) -> None:
+        frames.extend(some)
+        take(self, some)
+
+    monkeypatch.setattr(Opening, "take", counted)
+    return frames
+
+
+def log_of(place: Path) -> Path:
+    return place / "s" / "sessions" / "s" / "wal.log"
+
+
+async def test_of_a_session_that_another_process_had_meanwhile_all_is_verified_once_and_only_what_is_new_is_folded(
+    tmp_path: Path, folded: list[Frame]
+) -> None:
+    front, folds = list[int](), list[int]()
+
     def another(place: Path) -> Callable[[], Any]:
         async def talk() -> None:
+            front.append(log_of(place).stat().st_size)
             async with runtime_on(place) as other:
                 await say(other, talker(place, LONG + 2), "from elsewhere")
+            folded.clear()
 
         return talk
 
     read = []
     for turns, name in ((SHORT, "short"), (LONG, "long")):
         read.append(await bytes_of_a_send_behind(turns, tmp_path / name, another(tmp_path / name)))
+        folds.append(len(folded))
         said = [event["record"]["entries"][-1]["content"]["text"] for event in events_of(disk_ground(tmp_path / name / "s").store)
                 if event["type"] == "run_started"]  # fmt: skip
         assert said[-2:] == ["from elsewhere", "once more"]
-    assert read[1] < read[0] + 2 * CONSTANT_BYTES
+    assert read[1] - front[1] < read[0] - front[0] + 2 * CONSTANT_BYTES, "behind what is verified nothing is read twice"
+    assert read[0] > front[0] > 0
+    assert folds[0] == folds[1] > 0
+
+
+async def test_p7_damage_in_front_is_found_when_a_session_is_taken_up_behind_another_process(tmp_path: Path) -> None:
+    async def another() -> None:
+        async with runtime_on(tmp_path) as other:
+            await say(other, talker(tmp_path, SHORT + 2), "from elsewhere")
+        log_of(tmp_path).write_bytes(log_of(tmp_path).read_bytes().replace(b"message 1", b"message 7"))
+
+    with pytest.raises(LogDamaged):
+        await bytes_of_a_send_behind(SHORT, tmp_path, another)
 
 
 async def test_p4_the_requests_of_a_process_that_remembers_are_those_of_one_that_reads_the_log(tmp_path: Path) -> None:
@@ -117,8 +155,10 @@ async def test_p4_the_requests_of_a_process_that_remembers_are_those_of_one_that
     assert len(set(digests[0])) == 4
 
 
-async def test_a_session_that_is_busy_when_it_is_asked_for_is_still_known_when_it_is_free(tmp_path: Path) -> None:
-    read = []
+async def test_a_session_that_is_busy_when_it_is_asked_for_is_still_known_when_it_is_free(
+    tmp_path: Path, folded: list[Frame]
+) -> None:
+    read, folds = [], []
     for turns, name in ((SHORT, "short"), (LONG, "long")):
         disk, agent = CountingDisk(), talker(tmp_path / name, turns + 1)
         async with runtime_on(tmp_path / name, disk) as runtime:
@@ -129,10 +169,13 @@ async def test_a_session_that_is_busy_when_it_is_asked_for_is_still_known_when_i
                 await say(runtime, agent, "too early")
             await writer.append([Payload(json=b'{"type":"of no meaning"}')])
             await writer.close()
-            disk.bytes = 0
+            front = log_of(tmp_path / name).stat().st_size
+            disk.bytes, folded[:] = 0, []
             await say(runtime, agent, "once more")
-        read.append(disk.bytes)
+        read.append(disk.bytes - front)
+        folds.append(len(folded))
     assert read[1] < read[0] + 2 * CONSTANT_BYTES
+    assert folds == [1, 1]
 
 
 @pytest.mark.parametrize("by", ["cut", "changed"])
@@ -140,7 +183,7 @@ async def test_p7_damage_that_was_done_while_nobody_held_the_session_is_found_wh
     by: str, tmp_path: Path
 ) -> None:
     def damage() -> None:
-        log = tmp_path / "s" / "sessions" / "s" / "wal.log"
+        log = log_of(tmp_path)
         left, data = log.stat().st_mtime_ns, log.read_bytes()
         cut, changed = data[: len(data) // 2], data.replace(b"message 1", b"message 7")
         while log.stat().st_mtime_ns == left:  # the clock of a file system has ticks
@@ -154,7 +197,7 @@ async def test_p7_canary_a_bookmark_that_looks_at_nothing_writes_behind_a_damage
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FileBookmark, "stands", lambda *_: True)
-    log = tmp_path / "s" / "sessions" / "s" / "wal.log"
+    log = log_of(tmp_path)
     await bytes_of_a_send_behind(
         SHORT, tmp_path, lambda: log.write_bytes(log.read_bytes().replace(b"message 1", b"message 7")) and None
     )

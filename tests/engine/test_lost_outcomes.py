@@ -104,7 +104,8 @@ async def test_a_log_that_stays_full_is_tried_as_often_as_it_says_and_the_run_is
     model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done"})
     patient = Limits(wall_seconds=366 * 86_400)  # the clock leaps while a sync takes its time; the run is not to end of that
     agent = Agent("a", model=model, tools=[counting("pay", behaviour=act)], limits=patient)
-    async with Runtime(agents=[agent], ground=disk_ground(tmp_path / "s", disk, clock)) as runtime:
+    on = disk_ground(tmp_path / "s", disk, clock)
+    async with Runtime(agents=[agent], ground=on, recover="manual") as runtime:  # nobody carries it on again by itself
         run = await runtime.session("s", agent=agent).send("go")
         resting = asyncio.ensure_future(run.rest())
         while not resting.done():

@@ -193,4 +193,13 @@ def test_a_stream_that_was_cut_is_told_and_shown_whole_again(tmp_path: Path) -> 
     assert second == text
     assert text.startswith(first)
     assert 0 < len(first) < len(text)
-    assert done.err == "semel: the answer was cut; the model is asked again\n"
+    assert done.err == "semel: what was shown of that answer does not count\n"
+
+
+def test_a_stream_that_is_refused_says_why_and_nothing_of_an_answer(tmp_path: Path) -> None:
+    done = open_shop(tmp_path, {"text": "one"}).semel("run", "Hi", "--session", "s", "--stream")
+    assert done.exit == 0
+    refused = Shop(tmp_path).semel("send", "And?", "--session", "s", "--stream")
+    assert (refused.exit, refused.out) == (1, "")
+    (line,) = refused.err.splitlines()
+    assert "failed: invalid_request" in line

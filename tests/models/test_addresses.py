@@ -8,13 +8,14 @@ import ssl
 
 import httpx2
 import pytest
-from models_support import HandClock
+from models_support import HandClock, VirtualClock, in_virtual_time
 
 from semel.adapters.models.addresses import checked, is_name
 from semel.adapters.models.deadline import Limits
 from semel.adapters.models.endpoint import parse_endpoint
-from semel.adapters.models.keys import key_from
+from semel.adapters.models.keys import key_from, key_variable
 from semel.adapters.models.transport import Transport
+from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
 
 pytestmark = pytest.mark.anyio
@@ -45,10 +46,11 @@ def names(*answers: list[str]):
     return resolve
 
 
-def transport(url: str, resolve, connector) -> Transport:
+def transport(url: str, resolve, connector, clock: VirtualClock | None = None) -> Transport:
     endpoint = parse_endpoint(url)
     key = key_from({"K": "sk-1"}, "K", endpoint, optional=False)
-    return Transport(endpoint=endpoint, key=key, clock=HandClock(), limits=Limits(), connector=connector, resolve=resolve)
+    clock = clock or HandClock()
+    return Transport(endpoint=endpoint, key=key, clock=clock, limits=Limits(), connector=connector, resolve=resolve)
 
 
 async def post(way: Transport, path: str = "/chat") -> int:
@@ -120,6 +122,59 @@ async def test_the_next_address_is_tried_only_where_no_connection_was_made_and_t
         await post(empty)
 
 
+class Hanging(Capturing):
+    """Some addresses say nothing at all, as over a broken IPv6."""
+
+    def __init__(self, clock: VirtualClock, *silent: str) -> None:
+        super().__init__()
+        self.clock, self.silent = clock, list(silent)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        if request.url.host in self.silent:
+            await self.clock.sleep(86_400)
+        return httpx2.Response(200, content=b"{}")
+
+
+async def test_an_address_that_says_nothing_costs_one_exchange_and_is_then_tried_last():
+    addresses = ["2001:db8::1", "2001:db8::2", "203.0.113.7"]
+    clock = VirtualClock()
+    connector = Hanging(clock, *addresses[:2])
+    way = transport("https://llm.example/v1", names(addresses), connector, clock)
+
+    async def posts() -> list[int | FailureClass]:
+        found = []
+        for _ in range(4):
+            try:
+                found.append(await post(way))
+            except ModelFailed as failed:
+                found.append(failed.failure)
+        return found
+
+    assert await in_virtual_time(clock, posts()) == [FailureClass.UNREACHABLE, FailureClass.UNREACHABLE, 200, 200]
+    assert [request.url.host for request in connector.requests] == [*addresses, "203.0.113.7"]
+    assert 30 <= clock.monotonic() < 31
+    connector.silent = ["203.0.113.7"]  # the one that worked falls silent, and the one that was so the longest is back
+    connector.requests.clear()
+    assert await in_virtual_time(clock, posts()) == [FailureClass.UNREACHABLE, 200, 200, 200]
+    assert [request.url.host for request in connector.requests] == ["203.0.113.7", *["2001:db8::1"] * 3]
+    assert way._silent == ["2001:db8::2", "203.0.113.7"]
+
+
+async def test_an_exchange_that_is_cancelled_while_it_connects_says_nothing_of_the_address():
+    clock = VirtualClock()
+    connector = Hanging(clock, "203.0.113.7")
+    way = transport("https://llm.example/v1", names(["203.0.113.7", "203.0.113.8"]), connector, clock)
+    for _ in range(2):
+        task = asyncio.ensure_future(post(way))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [request.url.host for request in connector.requests] == ["203.0.113.7"] * 2
+
+
 async def test_a_name_that_nobody_knows_says_so():
     async def unknown(_host: str, _port: int) -> list[str]:
         raise socket.gaierror("Name or service not known")
@@ -127,6 +182,33 @@ async def test_a_name_that_nobody_knows_says_so():
     with pytest.raises(ModelFailed, match=r"llm\.example: the name is not known here") as caught:
         await checked("llm.example", 443, unknown)
     assert (caught.value.failure, caught.value.retryable) == (FailureClass.UNREACHABLE, True)
+
+
+HOSTS = [
+    "a-b.c",
+    "a.b.c",
+    "a.b-c",
+    "a--b.c",
+    "a---b",
+    "a::b",
+    "a:b::c",
+    "a-b",
+    "a.b",
+    "a1.b",
+    "::1",
+    "1::",
+    "127.0.0.1",
+    "localhost",
+]
+
+
+def test_no_two_hosts_have_one_variable_for_their_keys():
+    assert key_variable("api-house.example") == "SEMEL_KEY_API__HOUSE_EXAMPLE"
+    assert key_variable("api.house.example") == "SEMEL_KEY_API_HOUSE_EXAMPLE"
+    assert len({key_variable(host) for host in HOSTS}) == len(HOSTS)
+    for host in ("a-.b", "a.-b", "a..b"):  # no names of hosts, and they would share one
+        with pytest.raises(BadSettings):
+            parse_endpoint(f"https://{host}/v1")
 
 
 async def test_addresses_and_this_machine_are_not_resolved():
@@ -211,7 +293,7 @@ async def test_the_certificate_must_be_that_of_the_name_although_the_address_is_
 @pytest.mark.parametrize("name", ["../../evil", "a/b", "a?x=1", "a#b", "//evil.example", "@evil.example/x", "a\r\nhost: evil"])
 async def test_a_models_name_cannot_leave_its_place_in_the_path(name):
     """The name of a Gemini or Bedrock model is part of the URL, and it may come from a log."""
-    from models_support import ScheduledConnector, VirtualClock, ask, in_virtual_time, outcome, whole
+    from models_support import ScheduledConnector, ask, outcome, whole
     from wire_support import bundle_of
 
     from semel.adapters.models.catalog import restore_model

@@ -19,6 +19,7 @@ from semel.adapters.models.catalog import (
     resolve,
     restore_model,
 )
+from semel.adapters.models.endpoint import parse_endpoint
 from semel.adapters.models.pricing import Price
 from semel.adapters.models.rows import rows
 from semel.core.values import Bundle
@@ -113,6 +114,7 @@ def test_a_wrong_name_says_what_is_known_and_what_is_nearest(spec, part):
         "https://127.1/v1",
         "https:///v1",
         "https://host.example:99999/v1",
+        "https://host.example:0/v1",
         "https://ho\tst.example/v1",
         "https://host.example\\@evil.example/v1",
         "http://localhost.evil.example/v1",
@@ -121,6 +123,41 @@ def test_a_wrong_name_says_what_is_known_and_what_is_nearest(spec, part):
 def test_an_address_that_no_model_should_be_at_is_refused(url):
     with pytest.raises((BadSettings, UnknownModel)):
         resolve(f"openai_chat:m@{url}", NONE)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host.example/v1?key=SECRET",
+        "https://host.example/v1#SECRET",
+        "https://host.example:SECRET/v1",
+        "https://user:SECRET@host.example:x/v1",
+        "https://user:SECRET@host.example/v1",
+        "https://SECRET@/v1",
+        "https://[SECRET/v1",
+        "https://SECRET\\@host.example/v1",
+        "https://host.example\\SECRET/v1",
+        "http://host.example/SECRET",
+        "https://10.1/SECRET",
+        "https://169.254.169.254/SECRET",
+        "SECRET:x",
+        "SECRET",
+    ],
+)
+def test_an_address_that_is_refused_is_told_without_what_may_be_a_key(url):
+    with pytest.raises(BadSettings) as caught:
+        parse_endpoint(url)
+    assert "secret" not in str(caught.value).lower()
+    assert "the model URL" in str(caught.value)
+    for spec in (f"openai_chat:m@{url}", f"opnai_chat:m@{url}", f"openai_chat:{url}@"):
+        with pytest.raises((BadSettings, UnknownModel)) as caught:
+            resolve(spec, NONE)
+        assert "secret" not in str(caught.value).lower()
+
+
+def test_a_refused_address_is_named_by_its_scheme_and_host():
+    with pytest.raises(BadSettings, match=r"the model URL https://host\.example has a query"):
+        parse_endpoint("https://host.example:8443/v1?key=1")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "gopher://127.0.0.1/v1", "ftp://host.example/v1", "127.0.0.1:8000"])

@@ -128,6 +128,79 @@ async def test_a_wait_that_is_too_long_for_here_is_the_engines_and_nothing_is_se
     assert "not asked" in str(second)
 
 
+def slow_answer(seconds: int) -> list:
+    """A healthy answer that takes long, with a word of the model every twenty seconds."""
+    word = Send(body=b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
+    return [ANSWER[0], *[Pause(ms=20_000), word] * (seconds // 20), *ANSWER[1:]]
+
+
+async def behind_a_refusal(clock: VirtualClock, reply, runs: int, **limits) -> tuple[list, list[float]]:
+    """What requests come to that start together after one was refused for a second, each sent once; when they left."""
+    starts: list[float] = []
+
+    def noting(body: bytes):
+        starts.append(clock.monotonic())
+        return reply(body) if len(starts) > 1 else slow_down(1)
+
+    options = ModelOptions(limits=Limits(**limits))
+
+    async def one():
+        return await outcome(model_of(clock, PlayedConnector(clock, noting), options=options), ask())
+
+    await in_virtual_time(clock, one())
+    ends = await in_virtual_time(clock, asyncio.gather(*(one() for _ in range(runs))))
+    return [end for _, end in ends], starts
+
+
+async def test_answers_that_take_minutes_hold_back_nobody_once_their_headers_are_there():
+    clock = VirtualClock()
+    ends, starts = await behind_a_refusal(clock, lambda _body: slow_answer(240), RUNS)
+    print(f"{len(starts)} requests from {starts[1]:.2f} to {starts[-1]:.2f} s")
+    assert all(isinstance(end, Answer) for end in ends)
+    assert len(starts) == RUNS + 1
+    assert 1 < starts[1] <= starts[-1] < 2
+
+
+async def test_a_try_that_hangs_holds_back_the_others_no_longer_than_they_said():
+    clock = VirtualClock()
+    hanging = [Pause(ms=290_000), *ANSWER]
+    ends, starts = await behind_a_refusal(clock, lambda _body: hanging, 4, cooldown_ms=30_000)
+    assert len(starts) == 2
+    assert [type(end) for end in ends].count(Answer) == 1
+    for end in (end for end in ends if isinstance(end, ModelFailed)):
+        assert (end.failure, end.retryable, end.retry_after_ms) == (FailureClass.RATE_LIMIT, True, None)
+        assert "has not answered the one that tries" in str(end)
+
+
+async def test_a_wait_is_bounded_as_a_whole_however_often_it_is_made_longer():
+    clock = VirtualClock()
+    shared = Cooldown()
+    shared.refused(0.0, 40_000, tried=False)
+    waiting = asyncio.ensure_future(shared.admitted(clock, where="s", most_ms=60_000))
+    await at_rest()
+    clock.jump(39)
+    shared.refused(39.0, 30_000, tried=False)
+    shared.left(tried=False)
+    with pytest.raises(ModelFailed, match=r"said to wait 30\.0 s more"):
+        await waiting
+    assert shared.waiting == []
+
+
+async def test_a_refusal_inside_an_answer_holds_back_the_others_too_and_longer_each_time():
+    clock = VirtualClock()
+    error = CHAT.error_event({"type": "rate_limit_error", "message": "Rate limit reached", "code": "rate_limit_exceeded"})
+    refusing = [ANSWER[0], Send(body=error), End()]
+    connector = PlayedConnector(clock, lambda _body: refusing)
+    shared = cooldown_of(clock, "127.0.0.1:9", model_of(clock, connector)._transport._key.name)
+    waits = []
+    for _ in range(4):
+        shared.waiting.append(lambda: None)  # somebody else waits as well, so that it has not recovered
+        _, end = await in_virtual_time(clock, outcome(model_of(clock, connector), ask()))
+        assert (end.failure, end.exchange.http_status, shared.out) == (FailureClass.RATE_LIMIT, 200, 0)
+        waits.append(round(shared.until - clock.monotonic()))
+    assert waits == [1, 2, 4, 8]
+
+
 async def test_another_key_or_host_is_not_held_up_and_neither_is_one_whose_quota_is_gone():
     clock = VirtualClock()
     account = Account(clock, free_at=1e9)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -35,7 +35,8 @@ async def raw_server(response: bytes, *others: bytes) -> AsyncIterator[str]:
         length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
         await reader.readexactly(length)
         writer.write(left.pop(0) if len(left) > 1 else left[0])
-        await writer.drain()
+        with suppress(ConnectionError):  # a client that has read enough hangs up
+            await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -187,6 +188,27 @@ async def test_the_body_is_asked_for_unencoded_and_the_key_is_not_needed_on_loop
         assert headers["accept-encoding"] == "identity"
         assert headers["content-type"] == "application/json"
         assert "authorization" not in headers
+
+
+async def test_a_server_gets_no_cookie_back():
+    second = (CASES / "B27-second.chat.sse").read_bytes()
+    said = Head(status=200, headers={"content-type": "text/event-stream", "set-cookie": "sid=1; Path=/"})
+    async with ModelServer(lambda _body: [said, Send(body=second), End()]) as server:
+        model = model_at(server.url)
+        for _ in range(2):
+            assert isinstance((await outcome(model, ask()))[1], Answer)
+        await model.close()
+        assert ["cookie" in received.headers for received in server.requests] == [False, False]
+
+
+async def test_headers_are_read_up_to_100_kib_and_given_up_one_read_later():
+    """The cap is that of the HTTP library, which looks at it after each read of 64 KiB."""
+    second = (CASES / "B27-second.chat.sse").read_bytes()
+    for size, taken in ((100 * 1024 - 200, True), (170 * 1024, False), (4 * 1024 * 1024, False)):
+        for headers in ([f"x-long: {'x' * size}"], [f"x-{n}: {'x' * 1000}" for n in range(size // 1006)]):
+            _, end = await from_raw(http(second, "content-type: text/event-stream", *headers))
+            assert isinstance(end, Answer) is taken
+            assert taken or (end.failure, end.exchange.http_status) == (FailureClass.INTERRUPTED, None)
 
 
 async def test_a_response_over_the_cap_is_refused():

@@ -7,10 +7,11 @@ import traceback
 
 import pytest
 from models_support import HandClock, ask, outcome
+from test_http_exchange import http, raw_server
 
 from semel.adapters.models.catalog import ModelOptions, build_model
 from semel.adapters.models.endpoint import parse_endpoint
-from semel.adapters.models.keys import Outgoing, key_from
+from semel.adapters.models.keys import Outgoing, key_from, redacted
 from semel.adapters.models.script_steps import End, Head, Send
 from semel.errors import BadSettings
 from semel.ports.model import FailureClass, ModelFailed
@@ -67,6 +68,57 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_an_error(caplo
     assert len(wrong) == 147
     assert CANARY[:10] not in text
     assert PROMPT_CANARY not in text
+
+
+LONG = f"{CANARY}." + "eyJhbGciOiJ0123456789" * 70  # as long as signed tokens are
+
+
+def broken(key: str):
+    """Servers that break HTTP, or cut what they say, and repeat the key where an error would quote it."""
+    stream = "content-type: text/event-stream"
+    yield f"HTTP/1.1 200 OK\r\nX-Debug authorization Bearer {key}\r\n\r\n".encode()
+    yield f"HTTP/9 Bearer {key}\r\n\r\n".encode()
+    yield f"HTTP/1.1 200 OK\r\ncontent-length: {key}\r\n\r\n".encode()
+    yield f"HTTP/1.1 200 OK\r\ntransfer-encoding: {key}\r\n\r\n".encode()
+    yield f"HTTP/1.1 200 OK\r\n{stream}\r\ntransfer-encoding: chunked\r\n\r\n{key}\r\n".encode()
+    for encoding in (key, "x" * 20 + key):
+        yield http(b"{}", f"content-encoding: {encoding}")
+    yield http(b"", f"location: http://x/{key}", status="302 Found")
+    for length in (781, 792, 799):  # where a text of 800 bytes would be cut inside the key
+        yield http(
+            ("<html>" + " " * (length - 13) + f"Bearer {key}</html>").encode(), "content-type: text/html", status="502 Bad"
+        )
+    for status in ("200 OK", "502 Bad"):
+        yield http(f"oops {key} ".encode() + b"tail " * 400, "content-type: text/html", status=status)
+        yield http(b" " * 1000 + f"oops {key}".encode(), "content-type: text/html", status=status)
+        yield http(b'{"x":"' + b" " * (65_536 - 20) + f'{key}"}}'.encode(), "content-type: application/json", status=status)
+
+
+@pytest.mark.parametrize("key", [CANARY, CANARY.upper(), LONG], ids=["usual", "upper", "long"])
+async def test_a_server_that_breaks_http_with_the_key_or_cuts_it_gets_not_even_its_start_into_an_error(key, caplog):
+    caplog.set_level(logging.DEBUG, logger="semel")
+    shown = []
+    for reply in broken(key):
+        async with raw_server(reply) as url:
+            model = build_model(f"openai_chat:m@{url}", clock=HandClock(), environ={"CANARY": key}, options=OPTIONS)
+            _, end = await outcome(model, ask())
+            await model.close()
+        assert isinstance(end, ModelFailed)
+        shown += [str(end), repr(end.exchange), str(end.provider_code), "".join(traceback.format_exception(end))]
+    text = "\n".join(shown) + caplog.text
+    assert len(shown) == 4 * 17
+    assert CANARY[:8].lower() not in text.lower()
+    assert text.count("[key]") > 20
+
+
+def test_a_secret_is_taken_out_whole_as_json_writes_it_and_where_the_text_was_cut():
+    assert redacted("a one/two b", ["one/two"]) == "a [key] b"
+    assert redacted(r"a one\/two b", ["one/two"]) == "a [key] b"
+    assert redacted("a 123456789", ["1234", "123456789"]) == "a [key]"
+    assert redacted("a 12345678", ["123456789"]) == "a [key]"
+    assert redacted("a 1234567", ["123456789"]) == "a 1234567"  # so few may be the prefix that a vendor's keys share
+    assert redacted("a abababababab", ["abababababababX"]) == "a [key]"
+    assert redacted("a 12345678 b", ["", "123456789"]) == "a 12345678 b"
 
 
 async def test_a_header_that_repeats_the_key_does_not_get_it_into_the_facts():

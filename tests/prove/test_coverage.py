@@ -1,4 +1,4 @@
-"""Every branch of the modules that durable data depends on is taken by some test: frame, tail, recovery, lease and floor."""
+"""Every branch of the modules that durable data depends on is taken by some test: of the log, its recovery, lease and floor."""
 
 import json
 import os
@@ -11,11 +11,12 @@ import pytest
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(1700)]
 HERE = Path(__file__).parents[2]
 MODULES = (
-    *("core/frame.py", "core/header.py", "core/tail.py", "core/reading.py", "core/behind.py"),
-    *("adapters/file/recovery.py", "adapters/file/aside.py", "adapters/file/lease.py", "adapters/file/floor.py"),
+    *("core/frame.py", "core/header.py", "core/tail.py", "core/reading.py", "core/behind.py", "core/lookup.py"),
+    *("adapters/file/recovery.py", "adapters/file/bookmark.py", "adapters/file/aside.py"),
+    *("adapters/file/lease.py", "adapters/file/floor.py"),
 )
 TESTS = (
-    *("frame", "reading", "tail", "behind", "file", "reader", "damage", "index"),
+    *("frame", "reading", "tail", "behind", "file", "reader", "damage", "index", "bookmark", "lookup"),
     *("floor", "tenure", "lease", "contact", "lock_life", "conformance"),
 )
 SWEEPS = "not flip and not race and not t15 and not torn_write and not power_loss and not burst"

@@ -40,14 +40,16 @@ MODULES = {
     "core/tail.py": Module(("frame", "reading", "tail"), 123),
     "core/reading.py": Module(
         ("reading", "frame", "conformance", "file"),
-        33,
+        37,
         {
             "feed: newline >= 0 -> newline > 0 #2": "behind an empty line all is decided, and stuck is not asked for",
             "feed: len(rest) > _LINE_BYTES_MOST -> len(rest) >= _LINE_BYTES_MOST": "no line of a frame is nearly as long",
             "feed: self._waiting_bytes > 0 -> self._waiting_bytes >= 0": "a line that has just doubled waits for one more piece",
         },
     ),
-    "adapters/file/recovery.py": Module(("contact", "file", "conformance", "index", "faults"), 28),
+    "core/lookup.py": Module(("lookup", "bookmark", "conformance"), 28),
+    "adapters/file/bookmark.py": Module(("bookmark", "conformance", "file"), 7),
+    "adapters/file/recovery.py": Module(("contact", "file", "conformance", "index", "faults", "bookmark"), 29),
     "adapters/file/aside.py": Module(("contact", "file", "damage", "upkeep"), 4),
     "adapters/file/lease.py": Module(("contact", "tenure", "conformance", "file", "index", "lease", "lock_life"), 37),
     "adapters/file/floor.py": Module(("floor", "conformance", "floor_matrix"), 17),

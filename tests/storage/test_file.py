@@ -11,7 +11,7 @@ from semel.adapters.file.disk import Disk
 from semel.core.frame import scan
 from semel.errors import AppendRefused, ForeignWrite, InvariantBroken, LogDamaged, NewerWriter, StoreError, UnknownSession
 from semel.testing.faults import FaultyDisk
-from storage.conftest import MakeStore, contents, plant, refused_unchanged
+from storage.conftest import MakeStore, contents, plant, refused_unchanged, written_once_more
 from storage.logs import lineage_payload, payload, reference_log
 from storage.test_frame import frame_line
 
@@ -209,7 +209,7 @@ async def test_fences_are_above_the_lease_file_and_the_log(make_store: MakeStore
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("how", ["grown", "shrunk", "replaced", "removed", "same size by another file"])
+@pytest.mark.parametrize("how", ["grown", "shrunk", "replaced", "removed", "same size by another file", "same file"])
 async def test_a_log_that_changes_under_its_writer_is_noticed_before_the_next_byte(
     how: str, make_store: MakeStore, place: Path
 ) -> None:
@@ -221,6 +221,8 @@ async def test_a_log_that_changes_under_its_writer_is_noticed_before_the_next_by
         path.write_bytes(data + b"x")
     elif how == "shrunk":
         os.truncate(path, len(data) - 1)
+    elif how == "same file":
+        written_once_more(path, data[:-9] + b"~" + data[-8:])
     else:
         path.rename(place / "moved")
         if how != "removed":
@@ -233,6 +235,20 @@ async def test_a_log_that_changes_under_its_writer_is_noticed_before_the_next_by
     with pytest.raises(ForeignWrite):
         writer.check()
     assert contents(place) == before
+    await writer.close()
+    assert writer.bookmark is None
+
+
+@pytest.mark.anyio
+async def test_a_log_that_gets_another_name_or_other_rights_under_its_writer_is_not_changed(
+    make_store: MakeStore, place: Path
+) -> None:
+    writer = await make_store().open("box")
+    await writer.append([lineage_payload(), payload(20)])
+    os.link(place / "wal.log", place / "copy")
+    (place / "copy").chmod(0o400)
+    await writer.append([payload(20)])
+    assert writer.head == 2
     await writer.close()
 
 

@@ -21,6 +21,7 @@ from semel.core.frame import (
     synced_upto,
     witnessed,
 )
+from semel.core.header import GENESIS
 from semel.core.reading import verified
 from semel.core.tail import NEWER_WRITER
 from semel.errors import AppendRefused, LogDamaged, NewerWriter
@@ -284,3 +285,17 @@ def test_random_batches_survive_the_round_trip() -> None:
             plan.append((batch, fence, rng.random() < 0.7))
         log = build(plan)
         assert scan(log.data).frames == log.frames
+
+
+@pytest.mark.parametrize(
+    "stamps", ["  ", "1  ", " 1 ", "  0"], ids=["all", "fence and synced", "at_ms and synced", "at_ms and fence"]
+)
+def test_a28_a_number_that_is_missing_is_none_also_in_the_first_line_that_is_read(stamps: str) -> None:
+    lineage = BATCH[0].json
+    assert scan(frame_line(f"2 0 {stamps} 0", lineage, GENESIS)).tail.kind is TailKind.DAMAGED
+    first = frame_line("2 0 5 0 0 0", lineage, GENESIS)
+    start = scan(first).point
+    next_line = frame_line(f"1 1 {stamps} 0", b'{"type":"x"}', start.digest)
+    assert scan(first + next_line).tail.kind is TailKind.DAMAGED
+    assert scan(next_line, start=start).tail.kind is TailKind.DAMAGED
+    assert scan(frame_line("1 1 1 0 0 0", b'{"type":"x"}', start.digest), start=start).tail.kind is TailKind.CLEAN

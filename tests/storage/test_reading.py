@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from semel.core import reading as reading_module
 from semel.core.frame import Frame, Point, TailKind, encode_frames, good_frames, line_of, scan
 from semel.core.header import PAYLOAD_BYTES_MAX
 from semel.core.open_log import Opening
@@ -160,6 +161,27 @@ def test_what_follows_an_empty_line_is_not_kept_either() -> None:
         reading.feed(LOG.data)
     assert sum(map(len, reading._rest)) < 5000
     assert (reading.tail().kind, reading.tail().offset) == (TailKind.DAMAGED, LOG.frames[5].offset)
+
+
+@pytest.mark.parametrize("start", [b"x", b"1 27 x", b"4 27 1767225600099 12 23 0 9 - 00000000 "])
+def test_of_bytes_without_an_end_no_more_is_kept_than_the_longest_line(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_module, "_LINE_BYTES_MOST", 50_000)
+    data = LOG.data + start + b"x" * 2_000_000
+    reading = Reading()
+    for at in range(0, len(data), 4096):
+        reading.feed(data[at : at + 4096])
+        assert sum(map(len, reading._rest)) <= 2 * 50_000 + 4096
+    assert reading.tail() == scan(data).tail
+    assert reading.tail().kind is TailKind.DAMAGED
+
+
+def test_bytes_without_an_end_that_may_begin_a_frame_are_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of features has no bound, so only what follows can tell."""
+    monkeypatch.setattr(reading_module, "_LINE_BYTES_MOST", 50_000)
+    long = b"3 27 1767225600099 12 23 0 9 " + b"a" * 200_000
+    for data in (LOG.data + long, LOG.data + long + b"A" + b"a" * 100_000):
+        assert in_pieces(data, 4096) == at_once(data)
+    assert scan(LOG.data + long).tail.kind is TailKind.TORN
 
 
 def test_a_hole_that_begins_where_a_piece_does_is_a_tail_like_any_other() -> None:

@@ -19,6 +19,7 @@ from semel.adapters.models.rows import rows
 from semel.adapters.tools.command import CALL_KEY_VARIABLE
 
 KEY = "sk-semel-canary-of-the-suite-93f1c07e5d"
+TELLING = KEY[:8]  # of a text that was cut short there may be no more, and nothing else begins like this
 _leaks: list[str] = []
 
 
@@ -41,17 +42,17 @@ def take_leaks() -> list[str]:
 
 
 def look_at(what: str, text: str | bytes | None) -> None:
-    """Note a text that holds the key."""
+    """Note a text that holds the key, or eight characters and more of its start."""
     raw = text.encode(errors="replace") if isinstance(text, str) else text or b""
-    if KEY.encode() in raw:
+    if TELLING.encode() in raw:
         _leaks.append(what)
 
 
 def leaks_in(directory: Path) -> Iterator[Path]:
-    """The files below a directory that hold the key."""
+    """The files below a directory that hold the key, or eight characters and more of its start."""
     for path in _files(directory):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if content.find(KEY.encode()) >= 0:
+            if content.find(TELLING.encode()) >= 0:
                 yield path
 
 

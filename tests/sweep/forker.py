@@ -8,10 +8,16 @@ import os
 import sys
 from pathlib import Path
 
+from semel.core.values import Effect
 from semel.testing.faults import KILL_VARIABLE
-from tests.sweep import pauses, reference, talk
+from tests.sweep import matrix, pauses, reference, talk
 
-PROGRAMS = {"reference": reference.life, "talk": talk.life, "pauses": pauses.life}
+PROGRAMS = {
+    "reference": reference.life,
+    "talk": talk.life,
+    "pauses": pauses.life,
+    **{f"matrix {effect}": matrix.life(effect) for effect in Effect},
+}
 
 
 def main() -> None:

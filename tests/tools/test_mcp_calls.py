@@ -20,6 +20,7 @@ from semel.core.outcomes import NotSent, classify_exception
 from semel.core.values import Effect
 from semel.errors import CallNotSent, ToolFailed
 from semel.ports.tool import File, ProcessMark
+from tests.support.frames import frames_of
 
 pytestmark = pytest.mark.anyio
 ECHO = "mcp__box__echo"
@@ -251,6 +252,18 @@ async def test_a14_the_server_gets_no_secret_and_no_open_file(monkeypatch: pytes
     files = await opened(server("open files"))
     assert await called(files) == "0 1 2 3", "its three, and the one that looks"
     await files.close()
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t", "s3cr3t" * 100, "-----BEGIN-----\nMIIEpAIBAAKCAQEA\n-----END-----"])
+async def test_a13_what_a_server_was_handed_over_is_in_no_word_that_is_told_of_its_end(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", secret)
+    result, told, at = await run_of(tmp_path, server("prints its token and exits", env=("SHOP_TOKEN",), effect=Effect.READ))
+    assert isinstance(result, Completed)
+    assert "it had said: bad token: [SHOP_TOKEN]" in told[0]
+    log = b"".join(frame.payload for frame in frames_of(at.store, "s"))
+    assert not any(part.encode() in log for part in {secret[:20], *secret.split("\n")})
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc: it tells the open descriptors")

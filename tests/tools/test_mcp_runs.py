@@ -83,6 +83,24 @@ async def test_a_runtime_that_is_left_ends_the_server_and_its_call_is_unknown_at
     assert lines_of(note) == 1, "it was not sent again"
 
 
+async def test_a_server_that_is_slow_to_start_for_a_queued_message_does_not_hold_up_who_leaves(tmp_path: Path) -> None:
+    note, medium, before = tmp_path / "note", Medium(), set(ROSTER.names("process"))
+    slow = agent_of(tmp_path, server("starts twice", note, start_timeout=600.0), CALL, {"text": "one"})
+    async with Runtime(agents=[slow], ground=memory_ground(medium), drain_seconds=0) as runtime:
+        session = runtime.session("s", agent=slow)
+        first = await session.send("go")
+        await session.send("go on", key="second", delivery="queue")
+        await until(lambda: note.exists() and note.read_text().count("started") == 3)
+    assert isinstance(await first.result(), Completed)
+    assert set(ROSTER.names("process")) == before
+    assert runtime.stop_outcome is not None
+    assert runtime.stop_outcome.failures == ()
+    agent = agent_of(tmp_path, server("answers"), CALL, {"text": "one"}, {"text": "two"})
+    async with Runtime(agents=[agent], ground=memory_ground(medium)) as other:
+        second = await other.session("s", agent=agent).send("go on", key="second", delivery="queue")
+        assert (await second.result()).output == "two"
+
+
 async def test_a_run_that_waits_for_a_person_holds_no_server(tmp_path: Path) -> None:
     agent = agent_of(tmp_path, server("answers", ask=True))
     async with Runtime(agents=[agent], ground=memory_ground()) as runtime:

@@ -9,8 +9,10 @@ from semel.core.owned import put
 from semel.core.places import place_of, place_of_result
 from semel.core.state import Position, Run, Session, UnknownCall
 from semel.core.texts import SUBMIT_TOOL
-from semel.core.values import ToolMessage
+from semel.core.values import ToolMessage, printable
 from semel.errors import need
+
+WHY_CHARS_MAX = 2500  # of what is known of an unknown call; what semel says about one is shorter
 
 
 def batch_finished(state: Session, logged: Position, run: Run, step: Step, batch: Batch) -> Session:
@@ -47,7 +49,7 @@ def batch_finished(state: Session, logged: Position, run: Run, step: Step, batch
 
 
 def _unknown(logged: Position, run: Run, step: Step, call: CallState, at: int) -> UnknownCall:
-    planned = call.planned
+    planned, spec = call.planned, run.tool(call.planned.tool)
     return UnknownCall(
         call_key=planned.call_key,
         tool=planned.tool,
@@ -58,6 +60,8 @@ def _unknown(logged: Position, run: Run, step: Step, call: CallState, at: int) -
         tool_call_id=planned.tool_call_id,
         since_ms=logged.at_ms,
         at=at,
+        why=printable(tool_message(call).text, limit=WHY_CHARS_MAX),
+        reconciles=spec is not None and spec.reconciles,
     )
 
 

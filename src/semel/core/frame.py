@@ -187,7 +187,8 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     frames: list[Frame] = []
     find, crc32, sha256, numbers, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
     position, seq, previous, lineage = 0, start.seq, start.digest.encode(), start.lineage
-    at_ms, fence, synced, at_stamp, fence_stamp, synced_stamp = 0, start.fence, start.synced, b"", b"", b""
+    at_ms, fence, synced = 0, start.fence, start.synced
+    at_stamp = fence_stamp = synced_stamp = b" "  # which no field can be; it can be empty
     while (end := find(b"\n", position)) >= 0:
         fields = data[position:end].split(b" ", 10)
         if len(fields) < 11:

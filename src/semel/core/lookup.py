@@ -34,6 +34,12 @@ class Lookup:
             must(frames[0].seq == len(self._offsets), "frames are added in order", seq=frames[0].seq)
             self._offsets.extend(map(_offset, frames))
 
+    def copy(self) -> "Lookup":
+        """Another one that knows the same, and may be told of other frames from here on."""
+        other = Lookup(self._where)
+        other._offsets = self._offsets[:]
+        return other
+
     def frame(self, seq: int, read: Read) -> Frame:
         """The frame of that seq, which is one of those added. Raises LogDamaged where the log does not hold it any more."""
         must(0 <= seq < len(self._offsets), "a frame of the log is looked up", seq=seq)

@@ -53,6 +53,10 @@ class Reading:
             behind = self._behind()
             decided = settled(rest, behind.offset, behind) if 0 <= nul < newline else newline + 2
             self._decided, self._rest = decided > 0, [rest[:decided] if decided else rest]
+        elif self._stuck and nul < 0:
+            start = rest[: _LINE_BYTES_MOST + 1]  # as long as no frame is, so what follows cannot make one of it
+            if judge(start, self.point.offset, self.point, 0).kind is TailKind.DAMAGED:
+                self._decided, self._rest = True, [start]
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
         self.features = self.features.union(*set(map(_requires, frames)))
         return frames

@@ -198,7 +198,10 @@ class Run(Frozen, frozen=True, kw_only=True):
 
 
 class UnknownCall(Frozen, frozen=True, kw_only=True):
-    """A call of a sealed run whose outcome nobody knows yet. `at` is its place in the transcript."""
+    """A call of a sealed run whose outcome nobody knows yet. `at` is its place in the transcript.
+
+    `why` is what is known of it, in a line, and `reconciles` says that its tool can ask the outside about it.
+    """
 
     call_key: str
     tool: str
@@ -209,6 +212,8 @@ class UnknownCall(Frozen, frozen=True, kw_only=True):
     tool_call_id: str
     since_ms: int
     at: int
+    why: str
+    reconciles: bool
 
 
 class Resolved(Frozen, frozen=True, kw_only=True):

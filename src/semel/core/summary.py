@@ -4,11 +4,13 @@ import msgspec
 
 from semel.core.due import due_at
 from semel.core.open_calls import OpenCall, open_calls
+from semel.core.records import AgentRef
 from semel.core.state import Session, UnknownCall
 from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
+from semel.errors import need
 
-VERSION = 5
+VERSION = 6
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
@@ -30,7 +32,7 @@ class Summary(Frozen, frozen=True, kw_only=True):
     agent: str | None = None
     open_run: str | None = None
     due_ms: int | None = None
-    unknown: tuple[tuple[UnknownCall, str], ...] = ()
+    unknown: tuple[tuple[UnknownCall, AgentRef], ...] = ()
     resolved: int = 0
     open_calls: tuple[OpenCall, ...] = ()
     queued: int = 0
@@ -61,10 +63,10 @@ def summary_of(state: Session, digest: str) -> Summary:
     )
 
 
-def agent_of(state: Session, call: UnknownCall) -> str:
+def agent_of(state: Session, call: UnknownCall) -> AgentRef:
     """The agent whose run a call belongs to."""
     ended = state.ended.get(call.run_id)
-    return ended.agent.name if ended else state.run.agent.name if state.run else ""
+    return ended.agent if ended else need(state.run, "a call is of a run").agent
 
 
 def encode_summary(summary: Summary) -> bytes:

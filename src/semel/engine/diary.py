@@ -13,7 +13,7 @@ _MESSAGE_CHARS_MOST = 500
 
 
 class Incident(Frozen, frozen=True, kw_only=True):
-    """One failure. `stage` is `recover`, `begin`, `carry`, `close` or `tell`; `code` is the error's, or a foreign class's."""
+    """One failure. `stage` is `recover`, `begin`, `carry`, `close`, `look` or `tell`; `code` the error's or its class's."""
 
     session: str
     stage: str

@@ -11,14 +11,29 @@ from semel.ports.world import Clock
 
 LOOK_SECONDS = 1.0
 
+GO_ON_MOST = 16
+"""So many sessions are gone on with at a time: a slow one delays no other, and many do not open all at once."""
+
 
 class Lookout:
     """One timer for all sessions that a process waits for."""
 
-    def __init__(self, store: SessionStore, clock: Clock, go_on: Callable[[str], Awaitable[None]]) -> None:
-        """`go_on` is told a session that nobody holds and that is not watched any more; it is not to raise."""
-        self._store, self._clock, self._go_on = store, clock, go_on
+    def __init__(
+        self,
+        store: SessionStore,
+        clock: Clock,
+        go_on: Callable[[str], Awaitable[None]],
+        failed: Callable[[str, Exception], None],
+    ) -> None:
+        """`go_on` is told a session that nobody holds and that is not watched any more; it is not to raise.
+
+        `failed` is told once of a session that cannot be looked at. It is looked at again all the same, and so are the others.
+        """
+        self._store, self._clock, self._go_on, self._failed = store, clock, go_on, failed
         self._marks: dict[str, str | None] = {}
+        self._unseen: set[str] = set()
+        self._room = asyncio.Semaphore(GO_ON_MOST)
+        self._going: dict[str, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -36,19 +51,38 @@ class Lookout:
         """Look no more."""
         self._closed = True
         self._marks.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = [*self._going.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _look(self) -> None:
         while self._marks:
             await self._clock.sleep(LOOK_SECONDS)
             for session in list(self._marks):
-                if self._is_due(session):
-                    del self._marks[session]
-                    await self._go_on(session)
+                if session not in self._going and self._is_due(session):
+                    self._going[session] = asyncio.ensure_future(self._go(session))
         self._task = None
 
+    async def _go(self, session: str) -> None:
+        try:
+            async with self._room:
+                if self._is_due(session):  # it may have been forgotten, or taken, while it had to wait
+                    del self._marks[session]
+                    await self._go_on(session)
+        finally:
+            self._going.pop(session, None)
+
     def _is_due(self, session: str) -> bool:
-        known = session in self._marks  # it may have been forgotten while another one was gone on with
-        return known and self._store.mark(session) != self._marks[session] and self._store.owner(session) is None
+        if session not in self._marks:
+            return False
+        try:
+            due = self._store.mark(session) != self._marks[session] and self._store.owner(session) is None
+        except Exception as error:  # noqa: BLE001  one that cannot be looked at keeps no other from being looked at
+            if session not in self._unseen:
+                self._unseen.add(session)
+                self._failed(session, error)
+            return False
+        self._unseen.discard(session)
+        return due

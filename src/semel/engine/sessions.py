@@ -20,7 +20,7 @@ from semel.engine.lookout import Lookout
 from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
-from semel.errors import CorruptLog, RuntimeLeft, SessionBusy, StoreError
+from semel.errors import CallNotSent, CorruptLog, RuntimeLeft, SemelError, SessionBusy, StoreError, UsageError
 
 LEFT_SESSIONS_MOST = 64
 """So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
@@ -69,10 +69,13 @@ class Sessions:
         self._left: dict[str, Left] = {}
         self._minders: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
+        self._starting: set[asyncio.Task[bool]] = set()
         self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self.alarm = Alarm(ground.clock, self._wake_up)
         self._look_again = look_again
-        self.lookout = Lookout(ground.store, ground.clock, self._answered)
+        self.lookout = Lookout(
+            ground.store, ground.clock, self._answered, lambda session, error: self.write_down(session, "look", error)
+        )
         self.teller = Teller(ground.parked, self.write_down)
 
     async def enter(self, session: str, begin: Begin) -> Entered:
@@ -91,7 +94,7 @@ class Sessions:
             try:
                 run_id = await begin(actor)
                 self.diary.recovered(session)  # it is open, and what it began is durable
-            except StoreError as error:
+            except (StoreError, CorruptLog) as error:
                 self.write_down(session, "begin", error)
                 raise
             finally:
@@ -104,6 +107,8 @@ class Sessions:
         self.left = True
         await self.alarm.close()
         await self.lookout.close()
+        for starting in self._starting:  # nothing waits for a server that is slow to say which tools it has
+            starting.cancel()
         await self._stop_all(drain_seconds)
         for door in list(self._doors.values()):
             async with door:  # whoever is within has begun before we left; what it began is stopped below
@@ -161,14 +166,26 @@ class Sessions:
         self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
 
     async def _goes_on(self, session: str, actor: SessionActor) -> bool:
-        """Start the next run that is due; one that cannot start now waits on, and the diary says why."""
+        """Start the next run that is due; one that cannot start now waits on, and the diary says why.
+
+        A start that leaving cuts short has either written nothing, and its message waits on, or its run is carried.
+        """
         if self.left:
             return False
+        starting = asyncio.ensure_future(self._next_run(actor))
+        self._starting.add(starting)
         try:
-            return await self._next_run(actor)
+            return await starting
+        except asyncio.CancelledError:
+            if not self.left:
+                raise
         except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
-            self.write_down(session, "begin", error)
-            return False
+            if not starting.cancelling():
+                self.write_down(session, "begin", error)
+                self.try_again(session, error)
+        finally:
+            self._starting.discard(starting)
+        return actor.running
 
     async def _mind(self, session: str, actor: SessionActor) -> None:
         while True:
@@ -187,6 +204,10 @@ class Sessions:
                 except Exception as error:  # noqa: BLE001  as above
                     failure = failure or error
                 del self._minders[session]
+                if failure is None:
+                    self.alarm.went_well(session)
+                else:
+                    self.try_again(session, failure)
                 self._tell(session, actor.state, failure)
                 del self._rests[session]
                 return
@@ -238,19 +259,48 @@ class Sessions:
             if most < 0 and one.rendered is not None:
                 self._left[name] = replace(one, rendered=None)
 
+    def try_again(self, session: str, error: BaseException, *, woken: bool = False) -> None:
+        """Have a session woken again in which something failed for a reason that may pass, later each time.
+
+        Where nobody looks, only one that was `woken` is: all else is left to whoever asks for it.
+        """
+        if self.left:
+            return
+        self.alarm.failed(session, again=_may_pass(error) and (woken or self._look_again is not None))
+        if isinstance(error, SessionBusy):
+            self.watch(session, None)
+
     async def _answered(self, session: str) -> None:
-        if self._look_again is not None:
+        if self._look_again is None:
+            return
+        mark: str | None = None
+        try:
             mark = self._ground.store.mark(session)
-            try:
-                await self._look_again(session)
-            except SessionBusy:
-                self.watch(session, None)  # somebody was faster
-            except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from going on
-                self.write_down(session, "recover", error)
-                self.watch(session, mark)
+            await self._look_again(session)
+        except SessionBusy:
+            self.watch(session, None)  # somebody was faster
+        except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from going on
+            self.write_down(session, "recover", error)
+            self.watch(session, mark)
+            self.try_again(session, error)
 
     async def _wake_up(self, session: str) -> None:
         try:
             await self.enter(session, self._wake)
         except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being woken
-            self.write_down(session, "recover", error)
+            if not isinstance(error, StoreError | CorruptLog):  # which `enter` has written down
+                self.write_down(session, "recover", error)
+            self.try_again(session, error, woken=True)
+        else:
+            if session not in self._minders:
+                self.alarm.went_well(session)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether what failed may go well later by itself: not where a person has to mend a log, or to change an agent.
+
+    A server of tools that did not start is told as a fault of its agent, and may start the next time.
+    """
+    if isinstance(error, UsageError):
+        return isinstance(error.__cause__, CallNotSent)
+    return not (isinstance(error, SemelError) and error.exit == CorruptLog.exit)

@@ -80,6 +80,16 @@ def load_agent_file(path: Path) -> Agent[str]:
     return agent
 
 
+def reconcile_command(path: Path, name: str, arguments: Mapping[str, Any], key: str) -> str | None:
+    """The line for a shell with which a tool of an agent file is asked what became of a call; None where it declares none.
+
+    The rest of the file is not looked at, and nothing is imported. Raises BadAgent.
+    """
+    path = path.absolute()
+    table = _converted(path, "", _parse(path, _read(path)), _Top).tools.get(name, {})
+    return wiring.reconcile_command(name, table, path.parent, arguments, key) if "command" in table else None
+
+
 def _read(path: Path) -> str:
     try:
         return read_small(path).decode()

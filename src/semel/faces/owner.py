@@ -4,9 +4,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
+from semel.core.status import is_left
 from semel.engine.resume import Ground
 from semel.errors import SessionBusy
 from semel.faces.following import FileLogs, follow_log
+from semel.faces.report import report_of
 from semel.faces.views import view_of
 from semel.ports.control import Item, Leaving, NotReached
 
@@ -61,7 +63,7 @@ async def run_events(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """What comes from now on of a run that another process carries, to its end; ends before that where nobody carries it.
 
-    With `waits_behind`, what comes behind that seq, and whoever goes on with the run is waited for.
+    With `waits_behind`, what comes behind that seq of a run that waits; ends also where that was answered and nobody has it.
     """
     after = waits_behind
     if after is None:
@@ -76,5 +78,10 @@ async def run_events(
                 yield event
                 if event.get("type") == "run_finished" and event["record"]["run_id"] == run_id:
                     return
-            elif not event.held and waits_behind is None:
+            elif not event.held and (waits_behind is None or _is_left(logs, session)):
                 return
+
+
+def _is_left(logs: FileLogs, session: str) -> bool:
+    report = report_of(logs, session)
+    return report is not None and is_left(report.status)

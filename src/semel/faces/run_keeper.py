@@ -71,6 +71,7 @@ class RunKeeper:
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
                 self.unrecovered[session] = error
                 self.sessions.write_down(session, "recover", error)
+                self.sessions.try_again(session, error)
 
     async def _look_again(self, session: str) -> None:
         """Go on with a session that others have written to. One whose key was refused here is not asked for again by that."""

@@ -85,12 +85,16 @@ def last_agent(store: SessionStore, session: str) -> AgentRef | None:
 
 @dataclass(frozen=True, kw_only=True)
 class InboxItem:
-    """A call that needs a person. `standing` is `unknown`, or `resolved` for one that has its verdict already."""
+    """A call that needs a person. `standing` is `unknown`, or `resolved` for one that has its verdict already.
+
+    `source` is where its agent came from, None for one that a program made.
+    """
 
     session: str
     call: UnknownCall
     standing: str
     agent: str
+    source: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +170,7 @@ def waiting_of(store: SessionStore) -> Waiting:
         except SemelError as error:
             unreadable[session] = error
             continue
-        calls += [InboxItem(session=session, call=call, standing="unknown", agent=agent) for call, agent in found.unknown]
+        calls += [_item(session, call, agent, "unknown") for call, agent in found.unknown]
         waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
         if owner is None and (run := _stranded(session, found)) is not None:
             stranded.append(run)
@@ -270,13 +274,13 @@ def _all_calls(store: SessionStore) -> Iterator[InboxItem]:
         if state is None:
             continue
         for call in state.unknown:
-            yield _item(state, call, "unknown")
+            yield _item(session, call, agent_of(state, call), "unknown")
         for resolved in state.resolved.values():
-            yield _item(state, resolved.call, "resolved")
+            yield _item(session, resolved.call, agent_of(state, resolved.call), "resolved")
 
 
-def _item(state: Session, call: UnknownCall, standing: str) -> InboxItem:
-    return InboxItem(session=state.session, call=call, standing=standing, agent=agent_of(state, call))
+def _item(session: str, call: UnknownCall, agent: AgentRef, standing: str) -> InboxItem:
+    return InboxItem(session=session, call=call, standing=standing, agent=agent.name, source=agent.source)
 
 
 def event_of(event: Event) -> dict[str, Any]:

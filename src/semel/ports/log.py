@@ -11,8 +11,9 @@ SessionStore contract
            not fit into memory. `open` changes nothing before all are verified. What `take` raises ends either.
   STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
            nothing that is damaged is recalled (P33).
-  STORE-8  `open` with the bookmark of an earlier writer of this store reads, verifies and hands out only what lies behind it,
-           where the log goes on from there; where anything else may have happened to it, all of it. The rest of an open stays.
+  STORE-8  `open` with the bookmark of an earlier writer of this store hands out only what lies behind it, where the log goes on
+           from there, else all of it. What lies in front is verified where the file was written to since. All else of an open
+           stays. Where nobody had the session since, a log that lost records is damaged, also if it was cut between two.
   STORE-9  `mark` changes whenever the log is written to, and asks for no more than its file says of itself.
 
 LogWriter contract

@@ -128,6 +128,9 @@ async def _opened_from_a_bookmark(bench: LogBench) -> None:
     writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
     must([frame.seq for frame in taken] == [4, 5] and writer.head == 5, "what another process added is read, and no more")
     must([writer.frame(at).seq for at in (5, 1)] == [5, 1], "all frames are found")
+    await writer.close()
+    writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
+    must([frame.seq for frame in taken] == [4, 5, 4, 5], "a bookmark may be used again")
     bookmark, _ = await _closed(writer)
     must(bench.raw(SESSION).count(b"\n") == 6, "nothing is there twice")
     fence = (await _reopened(other)).fence
@@ -142,8 +145,13 @@ async def _a_bookmark_of_another_log_is_worth_nothing(bench: LogBench) -> None:
     bookmark, _ = await _closed(writer)
     whole = bench.raw(SESSION)
     bench.plant(SESSION, short)
+    await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
+    await _reopened(bench.process())
     writer = await store.open(SESSION, take=taken.extend, bookmark=bookmark)
-    must([frame.seq for frame in taken] == [0, 1, 2] and writer.head == 2, "a log that was cut is read from its start")
+    must(
+        [frame.seq for frame in taken] == [0, 1, 2] and writer.head == 2,
+        "one that was cut, and another process has had, is read anew",
+    )
     await writer.append(records("another"), at_ms=1)
     await writer.append(records("another"), at_ms=1)
     await writer.close()
@@ -151,6 +159,14 @@ async def _a_bookmark_of_another_log_is_worth_nothing(bench: LogBench) -> None:
     await _reopened(store, bookmark, taken)
     must([frame.seq for frame in taken] == [0, 1, 2, 3, 4], "so is one that went on otherwise")
     bench.plant(SESSION, whole[:100] + bytes([whole[100] ^ 1]) + whole[101:] + b"1")
+    await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
+    bench.plant(SESSION, whole)
+    await _reopened(store)
+    writer = await bench.process().open(SESSION)
+    await writer.append(records("d"))
+    await writer.close()
+    longer = bench.raw(SESSION)
+    bench.plant(SESSION, longer[:100] + bytes([longer[100] ^ 1]) + longer[101:])
     await refuses(LogDamaged, lambda: store.open(SESSION, bookmark=bookmark))
 
 

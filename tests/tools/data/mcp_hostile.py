@@ -210,6 +210,8 @@ ACTS = {
     "hangs the first time": hang_at(1),
     "hangs the second time": hang_at(2),
     "leaves a child behind": lambda key: (sleeper("setsid"), receive()),
+    "starts twice": lambda key: send(id=key, result=told("done")),
+    "prints its token and exits": lambda key: (print("bad token:", os.environ["SHOP_TOKEN"], file=sys.stderr), os._exit(3)),
     "answers": lambda key: send(id=key, result=told("done")),
 }
 
@@ -242,6 +244,13 @@ def begin() -> None:
     if MODE == "start: is no MCP server":
         write(b"Welcome to the shop.\n" * 1000)
         for_ever()
+    if MODE == "starts twice":
+        with open(NOTE, "a+") as note:
+            note.seek(0)
+            starts = note.read().count("started")
+            note.write("started\n")
+        if starts == 2:
+            for_ever()
     if MODE == "changes between starts":
         if os.path.exists(NOTE):
             SCHEMA["properties"] = {"cents": {"type": "integer"}}

@@ -1,9 +1,8 @@
 """Where a writer of this process left a log, and whether the log still goes on from there (STORE-8, LOG-13).
 
-What an open has verified and a writer has synced need not be read again by the same process while nobody else can have touched
-it. Two witnesses say so: the lease file, which every other tenure stamps, and the mark of the log, which every write changes.
-Where another process held the session meanwhile, whose open verified all of it, the log stands if it is the same file and its
-next frame follows from the digest that names the history up to here. Anything else is read from the start.
+What an open has verified and a writer has synced need not be read again by the same process while the marks of the file are those
+that its last write left. Where they are others, say since another process held the session, every byte is verified again; if they
+still end in the digest that names the history up to here, none of them needs to be decoded or folded once more.
 """
 
 import os
@@ -18,15 +17,16 @@ from semel.core.reading import PIECE_BYTES, Reading
 
 
 class Recovered(NamedTuple):
-    """What recovery found and made durable, and where to read its frames again."""
+    """What recovery found and made durable, where to read its frames again, and the marks it left; none without a file."""
 
     scan: Scan
     lookup: Lookup
+    left: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileBookmark:
-    """Implements `ports.log.Bookmark`. `lease` is what our tenure wrote into the lease file, `left` the file as we left it."""
+    """Implements `ports.log.Bookmark`. `lease` is what our tenure wrote into the lease file, `left` the marks of the log."""
 
     lease: bytes
     left: tuple[int, ...]
@@ -39,14 +39,25 @@ class FileBookmark:
         """The digest of the last frame."""
         return self.point.digest
 
-    def stands(self, disk: Disk, fd: int, lease: bytes) -> bool:
-        """Whether the log that is open at `fd` goes on from here. `lease` is what the lease file said before our new tenure."""
-        found = disk.status(fd)
-        if marks_of(found) == self.left:
-            return True
-        if lease == self.lease or marks_of(found)[:2] != self.left[:2] or found.st_size <= self.point.offset:
-            return False
-        return bool(Reading(self.point).feed(disk.read(fd, self.point.offset, PIECE_BYTES)))
+    def witness(self, lease: bytes) -> int:
+        """The highest record that is durable as this process knows, if the lease file tells of no tenure since ours; else 0."""
+        return self.point.seq - 1 if lease == self.lease else 0
+
+    def stands(self, disk: Disk, fd: int) -> bool:
+        """Whether the log that is open at `fd` goes on from here."""
+        return marks_of(disk.status(fd)) == self.left or self._leads_here(disk, fd)
+
+    def _leads_here(self, disk: Disk, fd: int) -> bool:
+        """Whether what lies in front verifies, and as the same history."""
+        reading, offset = Reading(), 0
+        while piece := disk.read(fd, offset, min(PIECE_BYTES, self.point.offset - offset)):
+            offset += len(piece)
+            reading.feed(piece)
+        return reading.point == self.point
+
+
+WRITTEN_MARKS = 4
+"""How many of the marks only a write changes. The last one changes as well where the file gets another name or other rights."""
 
 
 def marks_of(found: os.stat_result) -> tuple[int, ...]:

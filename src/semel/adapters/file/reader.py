@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
+from semel.adapters.file.bookmark import marks_of
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import look_at
 from semel.adapters.file.recovery import Witness
@@ -69,6 +70,15 @@ class Reader:
         return self._view(place, directory, hand, durable=durable)
 
     def _view(self, place: Place, directory: int, hand: _Hand, *, durable: int) -> View:
+        """One look; once more from the start where damage may only be that the log is not the one that was seen before."""
+        try:
+            return self._look(place, directory, hand, durable=durable)
+        except LogDamaged:
+            if self._seen.pop(place.session, None) is None:
+                raise
+            return self._look(place, directory, hand, durable=durable)
+
+    def _look(self, place: Place, directory: int, hand: _Hand, *, durable: int) -> View:
         lease = look_at(place, directory)
         named = witnessed(place.read_status(directory))
         try:
@@ -141,7 +151,7 @@ class Reader:
 
 def mark_of(found: os.stat_result) -> str:
     """Stands for the bytes of a log as they are: another file, or one that was written to, has another mark."""
-    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    return ":".join(map(str, marks_of(found)))
 
 
 def _behind(log: Scan, last: Frame, offset: int) -> Point:

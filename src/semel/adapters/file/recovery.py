@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from semel.adapters.file.aside import keep_aside
-from semel.adapters.file.bookmark import FileBookmark, Recovered
+from semel.adapters.file.bookmark import FileBookmark, Recovered, marks_of
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private
@@ -40,6 +40,7 @@ def recover(
     """
     disk, path = place.disk, str(place.log)
     status = witnessed(place.read_status(directory))
+    status = status if bookmark is None else max(status, bookmark.witness(lease.content))
     with naming("open", place.log):
         try:
             fd = open_private(disk, Place.LOG, directory, os.O_RDWR, place.log)
@@ -53,9 +54,9 @@ def recover(
             disk.sync(fd)
             disk.sync_directory(directory)
         with naming("read", place.log):
-            start = bookmark if bookmark is not None and bookmark.stands(disk, fd, lease.content) else None
+            start = bookmark if bookmark is not None and bookmark.stands(disk, fd) else None
             verification = Verification(place.session, path, known, None if start is None else start.point)
-            hand = _Hand(Lookup(path) if start is None else start.lookup, take)
+            hand = _Hand(Lookup(path) if start is None else start.lookup.copy(), take)
             unproven = _read(disk, fd, verification, hand.out)
         lineage = verification.point.lineage
         named = witness(place.session, lineage) if lineage or lease.stamped_before else 0  # a directory made anew remembers less
@@ -69,9 +70,10 @@ def recover(
                 disk.truncate(fd, log.tail.offset)
                 disk.sync(fd)
             _write_again(disk, fd, unproven)
+            left = marks_of(disk.status(fd))
     finally:
         disk.close(fd)
-    return Recovered(log, hand.lookup)
+    return Recovered(log, hand.lookup, left)
 
 
 class _Hand:

@@ -1,7 +1,7 @@
 """The single writer of one session's log file: append, sync, and stop for good when a sync fails (HAZ3).
 
-Between two appends the file belongs to this writer alone, so its size is known: what does not match was written by
-somebody else, and nothing is added to it (W34).
+Between two appends the file belongs to this writer alone, so its size and its time of change are known: what does not match was
+written by somebody else, and nothing is added to it (W34).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from semel.adapters.file.blobs import FileBlobs
-from semel.adapters.file.bookmark import FileBookmark, Recovered, marks_of
+from semel.adapters.file.bookmark import WRITTEN_MARKS, FileBookmark, Recovered, marks_of
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
@@ -54,8 +54,11 @@ class FileWriter:
         self._dead: tuple[type[StoreError], str] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._fd: int | None = None
+        self._left = log.left  # the file's marks behind our last write
         with place.open() as directory, suppress(FileNotFoundError):
             self._fd = open_private(self._disk, Place.LOG, directory, os.O_RDWR | os.O_APPEND, self._path)
+        if self._fd is None and log.left:
+            raise ForeignWrite(f"{self._path} was removed while it was being opened. Nothing was written. Find who did that.")
         syncs.enter(self)
 
     @property
@@ -132,14 +135,14 @@ class FileWriter:
                 self.abandon()
 
     def _leave_bookmark(self) -> None:
-        """Say where the log ends, if all of it is durable and nobody touched it or its lease."""
+        """Say where the log ends, all of which `close` has synced, if nobody touched it or its lease."""
         with suppress(StoreError, OSError):
             self._allow()
-            if self._fd is not None and self._durable == self._point.seq - 1:
+            if self._fd is not None:
                 self._lookup.let_go()
                 self.bookmark = FileBookmark(
                     lease=self._lease.content,
-                    left=marks_of(self._disk.status(self._fd)),
+                    left=self._left,
                     point=self._point,
                     lookup=self._lookup,
                     features=self._features,
@@ -163,7 +166,8 @@ class FileWriter:
             return
         try:
             found = self._disk.status(self._fd)
-            intact = found.st_size == self._point.offset and same_file(found, self._disk.status_of(self._at))
+            intact = found.st_size == self._point.offset and marks_of(found)[:WRITTEN_MARKS] == self._left[:WRITTEN_MARKS]
+            intact = intact and same_file(found, self._disk.status_of(self._at))
         except OSError:
             intact = False
         if not intact:
@@ -185,6 +189,7 @@ class FileWriter:
         fd = self._file()
         try:
             self._disk.write(fd, encoded.data)
+            self._left = marks_of(self._disk.status(fd))
         except OSError as error:
             self._take_back(fd, error)
         except BaseException as error:  # noqa: BLE001  _poison raises it again
@@ -199,6 +204,7 @@ class FileWriter:
             with naming("make", self._path), self._place.open() as directory:
                 flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
                 self._fd = open_private(self._disk, Place.LOG, directory, flags, self._path)
+                self._left = marks_of(self._disk.status(self._fd))
         return self._fd
 
     def _take_back(self, fd: int, error: OSError) -> NoReturn:
@@ -206,6 +212,7 @@ class FileWriter:
         try:
             self._disk.truncate(fd, self._point.offset)
             self._disk.sync(fd)
+            self._left = marks_of(self._disk.status(fd))
         except BaseException as second:  # noqa: BLE001  _poison raises it again
             self._poison(f"a write failed ({error.strerror}) and could not be taken back", second)
         if not self._parents_pending:

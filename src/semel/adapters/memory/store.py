@@ -50,9 +50,10 @@ class MemoryLog:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBookmark:
-    """Implements `ports.log.Bookmark`; `mark` is that of the whole log up to here."""
+    """Implements `ports.log.Bookmark`; `mark` is that of the whole log up to here, `fence` that of the tenure that left it."""
 
     mark: str
+    fence: int
     point: Point
     lookup: Lookup
     features: frozenset[str]
@@ -61,6 +62,10 @@ class MemoryBookmark:
     def digest(self) -> str:
         """The digest of the last frame."""
         return self.point.digest
+
+    def witness(self, fence: int) -> int:
+        """The highest record that is durable as this process knows, where the last tenure was ours; else 0."""
+        return self.point.seq - 1 if fence == self.fence else 0
 
     def stands(self, data: bytes) -> bool:
         """Whether the log goes on from here."""
@@ -144,17 +149,18 @@ class MemoryStore:
         if log.holder is not None:
             raise SessionBusy(f"session {session!r} is in use by {self.owner(session)}. Wait until it is done.")
         data, where = bytes(log.data), f"the log of {session!r}"
-        start = bookmark if isinstance(bookmark, MemoryBookmark) and bookmark.stands(data) else None
+        left = bookmark if isinstance(bookmark, MemoryBookmark) else None
+        start = left if left is not None and left.stands(data) else None
         point = None if start is None else start.point
         found = verified(
             data[0 if point is None else point.offset :],
             session,
             where,
             self._known,
-            anchor=witnessed(log.status),
+            anchor=max(witnessed(log.status), 0 if left is None else left.witness(log.fence)),
             start=point,
         )
-        lookup = Lookup(where) if start is None else start.lookup
+        lookup = Lookup(where) if start is None else start.lookup.copy()
         lookup.add(found.frames)
         if take is not None and found.frames:
             take(found.frames)
@@ -336,7 +342,9 @@ class MemoryWriter:
     def _leave_bookmark(self) -> None:
         if self._log.data and len(self._log.data) == self._point.offset:
             self._lookup.let_go()
-            self.bookmark = MemoryBookmark(mark=_mark(self._log), point=self._point, lookup=self._lookup, features=self._features)
+            self.bookmark = MemoryBookmark(
+                mark=_mark(self._log), fence=self.fence, point=self._point, lookup=self._lookup, features=self._features
+            )
 
     def die(self) -> None:
         """Hold nothing any more, as after the death of the process."""

@@ -88,7 +88,7 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     prefix, colon, name = spec.partition(":")
     if not colon or not name:
         near = _nearest(prefix, table) if colon else _nearest_model(prefix, table)
-        raise UnknownModel(f"{spec!r} names no model; write provider:model, such as {near}")
+        raise UnknownModel(f"{_shown(spec)!r} names no model; write provider:model, such as {near}")
     if prefix == scripted.FAMILY:
         return scripted.scripted_bundle(name)
     model, _, url = name.rpartition("@")
@@ -97,12 +97,18 @@ def resolve(spec: str, options: ModelOptions, environ: Mapping[str, str] = NOWHE
     if prefix in table:
         return _of_row(table[prefix], name, options, environ)
     if prefix in FAMILIES:
-        raise UnknownModel(f"{spec!r} names no server; write {prefix}:MODEL@https://host/v1")
+        raise UnknownModel(f"{_shown(spec)!r} names no server; write {prefix}:MODEL@https://host/v1")
     raise UnknownModel(
-        f"{prefix!r} in {spec!r} is no provider; did you mean {_nearest(prefix, table)}? Known are {', '.join(sorted(table))}, "
-        f"{scripted.FAMILY}:FILE, and FAMILY:MODEL@https://host/v1 for any compatible server, "
-        f"where FAMILY is {', '.join(sorted(FAMILIES))}"
+        f"{prefix!r} in {_shown(spec)!r} is no provider; did you mean {_nearest(prefix, table)}? "
+        f"Known are {', '.join(sorted(table))}, {scripted.FAMILY}:FILE, and FAMILY:MODEL@https://host/v1 for any compatible "
+        f"server, where FAMILY is {', '.join(sorted(FAMILIES))}"
     )
+
+
+def _shown(spec: str) -> str:
+    """A name that means nothing, without the URL that it may hold: in that may be a key (A13)."""
+    end = min((at for mark in ("@", "://") if (at := spec.find(mark)) >= 0), default=len(spec))
+    return spec if end == len(spec) else f"{spec[:end]}…"
 
 
 def build_model(

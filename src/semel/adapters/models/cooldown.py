@@ -1,10 +1,12 @@
 """One cooldown per key and host in this process, so that many runs do not storm an account that was just refused.
 
 A refusal for being too fast stops all sends with that key until the server's own moment; then one request goes first, and each
-that passes lets two more go. Whoever waits here sends nothing, uses none of its redeliveries, and can be cancelled at once.
+that the server takes, as the headers of its answer say, lets two more go. Whoever waits here sends nothing, uses none of its
+redeliveries, can be cancelled at once, and waits no longer than it said.
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,9 +35,10 @@ class Cooldown:
     async def admitted(self, clock: Clock, *, where: str, most_ms: int | None) -> bool:
         """Wait until a request may leave; True if it is one of those that try whether the account is free again.
 
-        Raises ModelFailed, which names the wait that is left, if that is longer than `most_ms`: then it is for the engine to
-        make the wait durable, or to end the run.
+        Raises ModelFailed, which names the wait that is left, as soon as the whole of it is known to be longer than `most_ms`:
+        then it is for the engine to make the wait durable, or to end the run.
         """
+        latest = math.inf if most_ms is None else clock.monotonic() + most_ms / 1000
         while True:
             woken = asyncio.Event()
             with self.lock:
@@ -45,30 +48,32 @@ class Cooldown:
                 if now >= self.until and self.out < self.window:
                     self.out += 1
                     return True
-                left = self.until - now
+                left = max(0.0, self.until - now)
                 wake = _waker(woken)
                 self.waiting.append(wake)
             try:
-                if most_ms is not None and left * 1000 > most_ms:
+                if now + left > latest:
                     raise _limited(where, left)
-                await _rung(clock, left, woken)
+                await _rung(clock, left or latest - now, woken)
             finally:
                 with self.lock:
                     if wake in self.waiting:
                         self.waiting.remove(wake)
 
     def refused(self, now: float, hint_ms: int | None, *, tried: bool) -> None:
-        """The server said: too fast. A hint is never shortened (X16), whichever of several refusals brought it."""
+        """The server said: too fast. A hint is never shortened (X16), whichever of several refusals brought it.
+
+        The request has still to be counted out by `left`, or was by `passed` where the refusal came inside its answer.
+        """
         with self.lock:
             if tried or self.until is None:
                 self.refusals += 1  # those that were on their way when the first one came back tell nothing new
             own = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(self.refusals - 1, 10))
             self.until = max(self.until or 0.0, now + max(own, (hint_ms or 0) / 1000))
             self.window = 1
-            self._ended(tried=tried)
 
     def passed(self, *, tried: bool) -> None:
-        """The server took a request."""
+        """The server took a request: it answered with a status of success, whatever its body will say."""
         with self.lock:
             if tried:
                 self.window += 1
@@ -111,8 +116,8 @@ def _waker(event: asyncio.Event) -> Callable[[], None]:
 
 
 async def _rung(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
-    """Until something changed, or the time has come; a time that has passed already waits for the change."""
-    bell = timer(clock, seconds, woken.set, Custody()) if seconds > 0 else None
+    """Until something changed, or the time has come, if it ever does."""
+    bell = timer(clock, seconds, woken.set, Custody()) if seconds < math.inf else None
     try:
         await woken.wait()
     finally:
@@ -121,8 +126,9 @@ async def _rung(clock: Clock, seconds: float, woken: asyncio.Event) -> None:
 
 
 def _limited(where: str, seconds: float) -> ModelFailed:
+    then = f"said to wait {seconds:.1f} s more" if seconds else "has not answered the one that tries whether it takes more"
     return ModelFailed(
         FailureClass.RATE_LIMIT,
-        f"{where}: not asked, since it refused another request with this key and said to wait {seconds:.1f} s more",
-        retry_after_ms=-int(-seconds * 1000 // 1),
+        f"{where}: not asked, since it refused another request with this key and {then}",
+        retry_after_ms=-int(-seconds * 1000 // 1) or None,
     )

@@ -19,7 +19,7 @@ class Limits(Frozen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `idle` runs from the last byte of any kind, `progress` from the last content: comments, pings and empty deltas are bytes but
     no content, so a server that only pings is given up on, later than a silent one (B25). `response_bytes` bounds the body.
-    `cooldown_ms` is how long a request waits here, before it is sent, for an account that has refused another one.
+    `cooldown_ms` is how long a request waits here at most, before it is sent, for an account that has refused another one.
     """
 
     connect_ms: int | None = 15_000
@@ -80,6 +80,10 @@ class Ledger:
         """The name of the limit that was passed first, None if all hold."""
         passed = [(at, name) for at, name in self.deadlines() if now > at]
         return min(passed)[1] if passed else None
+
+    def unconnected(self, now: float) -> bool:
+        """Whether a limit was passed before there was a connection."""
+        return not self._connected and self.expired(now) is not None
 
     def next(self) -> float | None:
         """The earliest deadline."""

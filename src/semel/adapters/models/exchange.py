@@ -62,7 +62,7 @@ class HttpExchange:
         )
 
     def failed(self, failure: FailureClass, message: str, *, retryable: bool | None = None) -> ModelFailed:
-        """A ModelFailed that names the server and carries the facts."""
+        """A ModelFailed that names the server and carries the facts. What `message` quotes of the server has to be redacted."""
         return ModelFailed(failure, f"{self.where}: {message}", exchange=self.facts(), retryable=retryable)
 
     def progressed(self) -> None:
@@ -94,6 +94,10 @@ class HttpExchange:
     def connected(self) -> None:
         """The request is on its way."""
         self._ledger.connected()
+
+    def unconnected(self) -> bool:
+        """Whether a limit was passed before there was a connection."""
+        return self._ledger.unconnected(self._clock.monotonic())
 
     def headers_came(self, status: int, headers: Mapping[str, str]) -> None:
         """Status and headers have arrived."""
@@ -175,7 +179,7 @@ class HttpExchange:
         if isinstance(error, ModelFailed):
             raise error
         if isinstance(error, Exception):
-            raise failure_of(error, where=self.where, exchange=self.facts()) from None
+            raise failure_of(error, where=self.where, exchange=self.facts(), redact=self.redact) from None
         if error is not None:
             raise error
 

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, Protocol
 
 from semel.adapters.models.endpoint import Endpoint
@@ -12,7 +12,9 @@ from semel.errors import BadSettings
 KeyReader = Callable[[], str | Awaitable[str]]
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "sigv4"]
 _KEY = re.compile(r"[\x21-\x7e]+")
+_UNDERSCORES = {".": 1, "-": 2, ":": 3, "::": 5}
 _REMEMBERED = 8
+_TELLING_CHARS = 8  # so many first characters of a key are no longer a vendor's prefix alone
 
 
 class Outgoing(Frozen, frozen=True, kw_only=True):
@@ -42,8 +44,12 @@ class Credential(Protocol):
 
 
 def key_variable(host: str) -> str:
-    """The environment variable that holds the key of a host without an entry in the catalog. The name binds it to the host."""
-    return "SEMEL_KEY_" + re.sub(r"[^A-Z0-9]", "_", host.upper())
+    """The environment variable that holds the key of a host without an entry in the catalog. The name binds it to the host.
+
+    So no two hosts have the same: between letters and digits one underscore is a dot, two are a hyphen, three are the colon of an
+    IPv6 address and five its double colon.
+    """
+    return "SEMEL_KEY_" + re.sub(r"::|[^A-Z0-9]", lambda found: "_" * _UNDERSCORES.get(found[0], 7), host.upper())
 
 
 class ApiKey:
@@ -75,13 +81,32 @@ class ApiKey:
 
     def redact(self, text: str) -> str:
         """`text` without the keys."""
-        for key in self._sent:
-            text = text.replace(key, "[key]")
-        return text
+        return redacted(text, self._sent)
 
     def origin(self) -> str:
         """Where the key came from."""
         return f"the key came from {self.name}" if self._sent else f"no key was sent; set {self.name}"
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """`text` without the secrets, also as JSON may write them, and without the start of one in which the text was cut."""
+    forms = {form for secret in secrets if secret for form in (secret, secret.replace("/", "\\/"))}
+    longest_first = sorted(forms, key=len, reverse=True)  # since one may be the start of another
+    for form in longest_first:
+        text = text.replace(form, "[key]")
+    for form in longest_first:
+        if (at := _cut_in(text, form)) >= 0:
+            return text[:at] + "[key]"
+    return text
+
+
+def _cut_in(text: str, secret: str) -> int:
+    """Where the start of a secret begins that `text` ends with; -1 if it ends with none."""
+    start = secret[:_TELLING_CHARS]
+    at = text.find(start, max(0, len(text) - len(secret)))
+    while at >= 0 and not secret.startswith(text[at:]):
+        at = text.find(start, at + 1)
+    return at
 
 
 def key_from(environ: Mapping[str, str], name: str, endpoint: Endpoint, *, optional: bool, auth: Auth = "bearer") -> ApiKey:

@@ -108,8 +108,8 @@ def not_an_answer(head: str, exchange: Exchange, *, where: str) -> ModelFailed:
 
 
 def unread(body: bytes) -> ServerError:
-    """The first words of a refusal whose body nobody can read."""
-    return ServerError(message=body[: 4 * SHOWN_CHARS].decode(errors="replace").strip() or "no message")
+    """A refusal whose body nobody can read. It is whole: only the text without the key may be cut short."""
+    return ServerError(message=body.decode(errors="replace").strip() or "no message")
 
 
 def told(value: JSON) -> str:

@@ -1,13 +1,13 @@
 """The way to one endpoint: every POST goes through here, is bounded, and is sent once (X1, A11, A24).
 
-No redirect is followed, no proxy or other setting is read from the environment, the body travels unencoded. What goes wrong is
-raised as ModelFailed with the facts of the exchange and no key, header or body in it (MODEL-6). httpx2 is imported with the
-first request, since it costs more than the rest of semel.
+No redirect is followed, no cookie is kept, no proxy or other setting is read from the environment, the body travels unencoded.
+What goes wrong is raised as ModelFailed with the facts of the exchange and no key, header or body in it (MODEL-6). httpx2 is
+imported with the first request, since it costs more than the rest of semel.
 """
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ class Transport:
         self._connector = connector
         self._resolve = resolve or (resolved if connector is None else None)
         self._address = ""  # where the last request went, which has open connections
+        self._silent: list[str] = []  # those that let a limit pass without a connection, the longest ago first
         self._where = endpoint.base_url.partition("://")[2].partition("/")[0]
         self._client: httpx2.AsyncClient | None = None
         self._entry: int | None = None
@@ -56,7 +57,7 @@ class Transport:
     async def post(self, path: str, *, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpExchange]:
         """Send `body` once and enter with the status and headers. Raises ModelFailed. Leaving ends the exchange at once."""
         cooldown = cooldown_of(self._clock, self._where, self._key.name)
-        tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
+        held = tried = await cooldown.admitted(self._clock, where=self._where, most_ms=self._limits.cooldown_ms)
         ledger = Ledger(self._limits, self._clock.monotonic())
         exchange = HttpExchange(clock=self._clock, ledger=ledger, where=self._where, redact=self._key.redact)
         pump = self._pump(exchange, path, body, headers)
@@ -64,19 +65,19 @@ class Transport:
         try:
             await exchange.await_headers()
             _check_head(exchange)
+            if exchange.status == 200:
+                cooldown.passed(tried=held)  # now, since the answer may take minutes
+                held = False
             yield exchange
             await exchange.settle()
-            cooldown.passed(tried=tried)
-            tried = False
         except ModelFailed as error:
             if error.failure is FailureClass.RATE_LIMIT:
                 cooldown.refused(self._clock.monotonic(), error.retry_after_ms, tried=tried)
-                tried = False
             if error.failure is FailureClass.AUTH and exchange.status:
                 error.args = (f"{error} ({self._key.origin()})",)
             raise
         finally:
-            cooldown.left(tried=tried)
+            cooldown.left(tried=held)
             await exchange.end()
 
     async def close(self) -> None:
@@ -109,7 +110,10 @@ class Transport:
     async def _send(
         self, client: "httpx2.AsyncClient", exchange: HttpExchange, path: str, body: bytes, headers: dict[str, str]
     ) -> "httpx2.Response":
-        """Send to the address that the name was checked to be; the next one is tried only if no connection was made."""
+        """Send to the address that the name was checked to be; the next one is tried only if no connection was made.
+
+        One that says nothing uses up the limit of this exchange; the next exchange tries it last.
+        """
         import httpx2
 
         async def trace(event: str, _info: Mapping[str, Any]) -> None:
@@ -121,7 +125,7 @@ class Transport:
             request = client.build_request("POST", base + path, content=body, headers=headers, extensions={"trace": trace})
             return await client.send(request, stream=True)
         port = httpx2.URL(base).port or 443
-        addresses = sorted(await checked(host, port, self._resolve), key=lambda found: found != self._address)
+        addresses = self._in_order(await checked(host, port, self._resolve))
         for address in addresses:
             url = httpx2.URL(base + path).copy_with(host=address)
             extensions = {"trace": trace, "sni_hostname": host}
@@ -133,12 +137,27 @@ class Transport:
             except httpx2.ConnectError:
                 if address == addresses[-1]:
                     raise
+            except asyncio.CancelledError:
+                if exchange.unconnected():
+                    self._silent = [*self._others(address), address]
+                raise
             else:
-                self._address = address
+                self._address, self._silent = address, self._others(address)
                 return response
         raise exchange.failed(FailureClass.UNREACHABLE, "the name has no address")
 
+    def _in_order(self, addresses: Sequence[str]) -> list[str]:
+        """The one that worked first, those that said nothing last."""
+        self._silent = [silent for silent in self._silent if silent in addresses]
+        kept = [address for address in addresses if address not in self._silent]
+        return [*sorted(kept, key=lambda found: found != self._address), *self._silent]
+
+    def _others(self, address: str) -> list[str]:
+        return [silent for silent in self._silent if silent != address]
+
     def _connect(self) -> "httpx2.AsyncClient":
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         self._entry = ROSTER.enter("connection", self._where)
@@ -148,6 +167,7 @@ class Transport:
             verify=self._endpoint.base_url.startswith("https:"),
             trust_env=False,
             follow_redirects=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # takes none, so that requests depend on the log alone
             timeout=None,  # every wait is under the exchange's own limits, on the injected clock
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_KEPT_ALIVE_SECONDS),
         )
@@ -160,8 +180,7 @@ def _check_head(exchange: HttpExchange) -> None:
             FailureClass.INVALID_REQUEST,
             f"answered with a redirect ({exchange.status}), which is not followed; correct the base URL",
         )
-    encoding = exchange.headers.get("content-encoding", "").strip().lower()
-    if encoding not in ("", "identity"):
-        raise exchange.failed(
-            FailureClass.MALFORMED_OUTPUT, f"sent a body encoded as {printable(encoding, limit=40)!r}, unasked", retryable=False
-        )
+    encoding = exchange.headers.get("content-encoding", "").strip()
+    if encoding.lower() not in ("", "identity"):
+        shown = printable(exchange.redact(encoding), limit=40)
+        raise exchange.failed(FailureClass.MALFORMED_OUTPUT, f"sent a body encoded as {shown!r}, unasked", retryable=False)

@@ -1,7 +1,7 @@
 """What a broken connection and an HTTP status mean, in the words of the port (X12, X14; wire 0.6)."""
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from semel.core.values import printable
 from semel.ports.model import Exchange, FailureClass, ModelFailed
@@ -30,8 +30,11 @@ def class_of_status(status: int) -> FailureClass:
     return FailureClass.SERVER_ERROR if status >= 500 else FailureClass.INVALID_REQUEST
 
 
-def failure_of(error: Exception, *, where: str, exchange: Exchange) -> ModelFailed:
-    """What a transport exception means. Its cause stays in the text (X18); the exception, which holds headers, does not."""
+def failure_of(error: Exception, *, where: str, exchange: Exchange, redact: Callable[[str], str]) -> ModelFailed:
+    """What a transport exception means. Its cause stays in the text (X18); the exception, which holds headers, does not.
+
+    A cause may quote the line that a server broke the protocol with, so `redact` takes the key out of it.
+    """
     import httpx2
 
     failure, retryable = FailureClass.INTERRUPTED, None
@@ -49,7 +52,7 @@ def failure_of(error: Exception, *, where: str, exchange: Exchange) -> ModelFail
         FailureClass.INTERRUPTED: "the connection broke before the answer was complete",
     }[failure]
     named = {str(cause): f"{type(cause).__name__}: {cause}" for cause in reversed(list(_causes(error)))}
-    causes = "; ".join(reversed(named.values()))
+    causes = redact("; ".join(reversed(named.values())))
     return ModelFailed(failure, f"{where}: {what} ({printable(causes, limit=300)})", exchange=exchange, retryable=retryable)
 
 

@@ -6,6 +6,7 @@ Its exit code is its answer. A signal, or a cancel, leaves the outcome unknown a
 
 import os
 import re
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -138,13 +139,23 @@ class CommandTool(ToolPort):
         """End what a dead runtime left running of a call; True if anything was."""
         return await end_processes(mark, clock=self._clock, grace_seconds=self._grace_seconds)
 
+    def reconcile_command(self, arguments: Mapping[str, JSON], key: str) -> str | None:
+        """The declared reconcile command for one call, as a line for a shell; None where none is declared."""
+        if self._reconcile is None:
+            return None
+        argv = shlex.join(self._filled(self._reconcile, arguments, key))
+        return f"cd {shlex.quote(str(self._directory))} && {CALL_KEY_VARIABLE}={shlex.quote(key)} {argv}"
+
+    def _filled(self, argv: Sequence[str], arguments: Mapping[str, JSON], key: str) -> list[str]:
+        words = {name: _word(value) for name, value in (self._defaults | dict(arguments)).items()} | {_CALL_KEY: key}
+        filled = [_PLACEHOLDER.sub(lambda match: words.get(match[1], match[0]), item) for item in argv]
+        return [program_at(filled[0], self._directory), *filled[1:]]
+
     async def _execute(
         self, argv: Sequence[str], arguments: Mapping[str, JSON], key: str, spawned: Callable[[ProcessMark], None]
     ) -> Ended:
-        words = {name: _word(value) for name, value in (self._defaults | dict(arguments)).items()} | {_CALL_KEY: key}
-        filled = [_PLACEHOLDER.sub(lambda match: words.get(match[1], match[0]), item) for item in argv]
         command = Command(
-            argv=[program_at(filled[0], self._directory), *filled[1:]],
+            argv=self._filled(argv, arguments, key),
             directory=self._directory,
             environment=child_environment(os.environ, self._declaration.env) | {CALL_KEY_VARIABLE: key},
             call_key=key,

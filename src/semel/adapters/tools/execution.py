@@ -37,7 +37,10 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What to run for which call. `argv[0]` is a path or a name to be found on the child's own PATH."""
+    """What to run for which call. `argv[0]` is a path or a name to be found on the child's own PATH.
+
+    `declared` are the variables of the environment that the operator handed over by name: what they hold may be secret.
+    """
 
     argv: Sequence[str]
     directory: Path
@@ -45,6 +48,7 @@ class Command:
     call_key: str
     output_bytes_max: int
     grace_seconds: float
+    declared: Sequence[str] = ()
 
 
 async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessMark], None]) -> Ended:

@@ -64,6 +64,7 @@ class Chat:
         self._patient: dict[str, asyncio.Task[None]] = {}
         self._box: SessionHandle[Any] | None = None
         self._lacking: SemelError | None = None
+        self._refused: SemelError | None = None
 
     async def talk(self) -> int:
         """Until the input ends or a signal comes; then what is under way gets to its end, or is left for a resume."""
@@ -126,10 +127,32 @@ class Chat:
                 await self._send(line.rstrip("\n"))
             except SemelError as error:
                 talk(f"semel: {with_state(str(error))}")
-        while going := [task for task in self._shown.values() if not task.done()]:
+        await self._see_out()
+        return self._how_it_ended()
+
+    async def _see_out(self) -> None:
+        """Behind the input: see runs to their end, also one that was answered just now; one that still waits is left."""
+        while True:
+            waited = list(self._patient)
+            await _cut([self._patient.pop(run) for run in waited])
+            for run_id in waited:
+                report = report_of(self._ground.store, self._session, run_id)
+                if report is not None and is_left(report.status):
+                    self._shown[run_id] = asyncio.ensure_future(self._show_elsewhere(run_id))
+            going = [task for task in self._shown.values() if not task.done()]
+            if not going:
+                return
             await asyncio.wait(going)
+
+    def _how_it_ended(self) -> int:
+        """The exit code; a run that is open, and that this process may not go on with, is named."""
         report = report_of(self._ground.store, self._session) if self._ground.store.exists(self._session) else None
-        return 0 if report is None else report.status.exit
+        if report is None:
+            return 0
+        if self._refused is not None and is_left(report.status):
+            talk(f"semel: the run of session {self._session!r} is open; {command('resume', self._session)} goes on with it")
+            return self._refused.exit
+        return report.status.exit
 
     async def _send(self, line: str) -> None:
         """Give a line to whoever has the session; nobody else having it, to this process. Its key is made once."""
@@ -177,10 +200,14 @@ class Chat:
         if report is None or not is_left(report.status):
             self._tell_end(run_id, report)
             return
-        talk("semel: the process that carried the run has gone; this one goes on with it")
+        talk("semel: nobody carries the run; this one goes on with it")
         try:
             run = await self._runtime.resume(self._session)
+        except SessionBusy:
+            await self._show_elsewhere(run_id)  # somebody else was quicker to take it up
+            return
         except SemelError as error:
+            self._refused = error
             talk(f"semel: {with_state(str(error))}")
             return
         if run is not None:
@@ -202,10 +229,13 @@ class Chat:
             self._patient[run_id] = asyncio.ensure_future(self._wait_for_answer(run_id, report.status.head_seq))
 
     async def _wait_for_answer(self, run_id: str, head: int) -> None:
-        """Show how a run goes on that waited for somebody, wherever it does."""
+        """Show how a run goes on that waited for somebody, wherever it does: here, where nobody else has gone on with it."""
         await self._follow(run_id, head)
         report = report_of(self._ground.store, self._session, run_id)
-        if report is not None and report.status.state != "completed" and not is_left(report.status):
+        del self._patient[run_id]
+        if report is not None and is_left(report.status):
+            self._shown[run_id] = asyncio.ensure_future(self._show_elsewhere(run_id))
+        elif report is not None and report.status.state != "completed":
             talk(f"semel: {ending_line(report.status)}")
 
     def _is_ours(self, run_id: str) -> bool:

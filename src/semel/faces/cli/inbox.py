@@ -1,12 +1,12 @@
 """`inbox`: all that waits for a person, over all sessions, each with the next command."""
 
-import json
 from collections.abc import Iterable, Sequence
 
 from semel.core.explain import count
 from semel.core.values import JSON
 from semel.errors import SemelError
 from semel.faces.cli.carry import ground_of
+from semel.faces.cli.checking import arguments_of, check_of
 from semel.faces.cli.lines import moment
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, table, talk
@@ -15,6 +15,7 @@ from semel.faces.cli.verbs import verb
 from semel.faces.views import InboxItem, Queue, Stranded, Waiting, WaitingCall, waiting_of
 
 _EXIT_UNREADABLE = 6
+LINE_CHARS_MAX = 4000
 WAITS_FOR = {"approval": "an approval", "held": "its result (held)", "deferred": "its result (deferred)"}
 
 
@@ -27,10 +28,11 @@ WAITS_FOR = {"approval": "an approval", "held": "its result (held)", "deferred":
 def inbox(*, state: str | None, as_json: bool) -> int:
     """List what waits for a person: calls, runs that want another key, runs whose process died, and queues nobody begins with.
 
-    An unknown call left the process, and nobody inside can tell whether it took effect. Look at the outside, then tell semel
-    with `resolve`. One that waits for an approval is answered with `approve` or `deny`, and one that was held or deferred gets
-    its result with `deliver`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what
-    waits in it: it is listed too, and the exit code is 6.
+    An unknown call left the process, and nobody inside can tell whether it took effect. Beside each stands what is known of it
+    and how to find out: its key, and the `reconcile` command of its tool. Look at the outside, then tell semel with `resolve`.
+    One that waits for an approval is answered with `approve` or `deny`, and one that was held or deferred gets its result with
+    `deliver`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what waits in it: it is
+    listed too, and the exit code is 6.
     """
     waiting = waiting_of(ground_of(state).store)
     following = _next_of(waiting.calls)
@@ -62,6 +64,10 @@ def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
     ]
     if rows:
         table(("call", "tool", "arguments", "session", "since"), rows)
+        for item in waiting.calls:
+            key = item.call.call_key[:8]
+            shown(one_line(f"{key}: {item.call.why}"))
+            shown(one_line(f"{key}: {check_of(item).line()}", LINE_CHARS_MAX))
         talk(f"find out what happened, then, {VERDICTS}:")
         for one in following.values():
             talk(f"  {one}")
@@ -93,13 +99,16 @@ def _show_waiting(calls: Sequence[WaitingCall]) -> None:
             one.call.arguments,
             one.session,
             WAITS_FOR[one.call.kind],
+            moment(one.call.since_ms),
             "-" if one.call.until_ms is None else moment(one.call.until_ms),
         )
         for one in calls
     ]
     if rows:
-        table(("call", "tool", "arguments", "session", "waits for", "until"), rows)
+        table(("call", "tool", "arguments", "session", "waits for", "since", "until"), rows)
         for one in calls:
+            if one.call.why is not None:
+                shown(one_line(f"{one.call.call_key[:8]}: {one.call.why}"))
             talk(f"  {_answer_to(one)}")
 
 
@@ -117,13 +126,15 @@ def _call_json(item: InboxItem, following: str) -> dict[str, JSON]:
         "kind": "call",
         "call_key": call.call_key,
         "tool": call.tool,
-        "arguments": _arguments(call.arguments),
+        "arguments": arguments_of(call.arguments),
         "session": item.session,
         "run_id": call.run_id,
         "step_id": call.step_id,
         "ordinal": call.ordinal,
         "agent": item.agent,
         "since_ms": call.since_ms,
+        "why": call.why,
+        "check": check_of(item).as_json(),
         "next": following,
     }
 
@@ -134,7 +145,7 @@ def _waiting_json(one: WaitingCall) -> dict[str, JSON]:
         "kind": call.kind,
         "call_key": call.call_key,
         "tool": call.tool,
-        "arguments": _arguments(call.arguments),
+        "arguments": arguments_of(call.arguments),
         "session": one.session,
         "run_id": call.run_id,
         "agent": one.agent,
@@ -180,11 +191,3 @@ def _lost_json(session: str, error: SemelError) -> dict[str, JSON]:
         "error": {"code": error.code, "message": str(error)},
         "next": plain_command("verify", session),
     }
-
-
-def _arguments(text: str) -> JSON:
-    """What the tool received; a text that is no JSON stays a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

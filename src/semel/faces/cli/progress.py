@@ -109,10 +109,10 @@ class Screen:
         elif options.stream and event["live"] == "text":
             self._seen += event["text"]
             data(event["text"])
-        elif options.stream and event["live"] == "discarded":
+        elif options.stream and event["live"] == "discarded" and self._seen:  # cut, refused, given up, or changed by a hook
             self._seen = ""
             data("\n")
-            talk("semel: the answer was cut; the model is asked again")
+            talk("semel: what was shown of that answer does not count")
 
     def _finish(self, text: str) -> None:
         """One who came late, or was too slow, has not seen all of it."""

@@ -243,16 +243,16 @@ class ChildTool(ToolPort):
         return self._spec
 
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON:
-        """Start the process and wait for its end; cancelling ends it."""
+        """Start the process and wait for its end; a cancel ends it, and so does a log that cannot take down its start."""
         if call.key in self._witness.never:
             raise CallNotSent("this key is closed")
         self._witness.known.add(call.key)
         seconds = self._dice.choice((0.01, 1.0, 20.0)) * self._dice.random()
         number = self._children.start(call.key, call.tool, seconds)
-        call.spawned(ProcessMark(pid=number, started=number, boot=BOOT, call_key=call.key))
         try:
+            call.spawned(ProcessMark(pid=number, started=number, boot=BOOT, call_key=call.key))
             await asyncio.sleep(seconds)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Exception):
             self._children.end(number)
             raise
         self._children.settle()

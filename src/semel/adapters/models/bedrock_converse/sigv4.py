@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
-from semel.adapters.models.keys import Outgoing, check_host, check_secret
+from semel.adapters.models.keys import Outgoing, check_host, check_secret, redacted
 from semel.core.values import Frozen
 from semel.errors import BadSettings
 from semel.ports.world import Clock
@@ -96,9 +96,7 @@ class SigningKeys:
     def redact(self, text: str) -> str:
         """`text` without the keys."""
         keys = self._sent
-        for secret in (keys.secret_key, keys.session_token, keys.access_key) if keys else ():
-            text = text.replace(secret, "[key]") if secret else text
-        return text
+        return redacted(text, (keys.secret_key, keys.session_token, keys.access_key)) if keys else text
 
     def origin(self) -> str:
         """Where the keys came from."""

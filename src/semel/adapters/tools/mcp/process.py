@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 
 from semel.adapters.tools.capture import Capture, PipeReader
@@ -18,6 +19,7 @@ from semel.ports.roster import ROSTER
 from semel.ports.world import Clock
 
 WORDS_CHARS_MAX = 300  # of its standard error, where it is told why it ended
+SECRET_CHARS_MIN = 4  # a shorter value, such as the 1 of a switch, is no secret and stands in too many words
 
 
 class ServerProcess:
@@ -28,6 +30,7 @@ class ServerProcess:
         self._clock = clock
         self._grace_seconds = command.grace_seconds
         self._errors = Capture(command.output_bytes_max)
+        self._handed_over = {name: command.environment.get(name, "") for name in command.declared}
         self._process, self.stdin, self.stdout, reading = _start(command)
         self._stderr = PipeReader(reading, self._errors)
         self.mark = mark_process(self._process.pid, command.call_key)
@@ -37,7 +40,7 @@ class ServerProcess:
         self._ending: asyncio.Task[None] | None = None
 
     def fate(self) -> str:
-        """How it ended, or that it has not, and its last words on standard error."""
+        """How it ended, or that it has not, and its last words on standard error, without what it was handed over (A13)."""
         self._stderr.drain()
         if not self.exited.done():
             how = "closed its output"
@@ -46,7 +49,7 @@ class ServerProcess:
         else:
             code = self.exited.result()
             how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        said = printable(self._errors.text[-WORDS_CHARS_MAX:], limit=WORDS_CHARS_MAX)
+        said = printable(_without(self._errors.text, self._handed_over)[-WORDS_CHARS_MAX:], limit=WORDS_CHARS_MAX)
         return f"{how}; it had said: {said}" if said else how
 
     async def end(self, patience_seconds: float = 0.0) -> None:
@@ -65,6 +68,15 @@ class ServerProcess:
             self._process.poll()  # the zombie has kept the pid ours; now it can go
         if not is_running(self.mark):
             ROSTER.strike_off(self._entry)  # one that cannot be ended stays, and is named where a runtime is left
+
+
+def _without(text: str, handed_over: Mapping[str, str]) -> str:
+    """The text with the names of variables in the places of what they hold, whole or one line of it. Before it is cut short."""
+    held = {part: name for name, value in handed_over.items() for part in (value, *value.splitlines())}
+    for part in sorted(held, key=len, reverse=True):  # one may be within another
+        if len(part) >= SECRET_CHARS_MIN:
+            text = text.replace(part, f"[{held[part]}]")
+    return text
 
 
 async def _awaited(task: "asyncio.Task[None]") -> None:

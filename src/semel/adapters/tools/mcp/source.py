@@ -140,6 +140,7 @@ class McpServer(ToolSource):
             call_key=marker,
             output_bytes_max=STDERR_BYTES_MAX,
             grace_seconds=self.grace_seconds,
+            declared=self.declaration.env,
         )
 
     def specs(self, listed: Sequence[Listed]) -> Mapping[str, tuple[str, ToolSpec]]:
