@@ -131,12 +131,14 @@ def outcome_of(family: str, data: bytes, cuts: Sequence[int]) -> Decoded | Failu
 
 
 def ends_within_an_event(data: bytes) -> bool:
-    """Whether a stream of events ends with a part of one: a line without its end, or data without a blank line behind it."""
+    """Whether a stream of events ends with a part of one: a line without its end, or data with no blank line behind."""
     if data.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in b'{[<"n':
         return False  # one JSON document
-    block = re.split(rb"(?:\r\n?|\n)(?=[\r\n])", data)[-1].lstrip(b"\r\n")
+    block = re.split(rb"(?:\r\n|\r(?!\n)|\n)(?=[\r\n])", data)[-1].lstrip(b"\r\n")
+    if block.strip() in (b"[DONE]", b"data: [DONE]", b"data:[DONE]"):
+        return False  # the words of another family for the end, said by a sloppy gateway
     *lines, last = re.split(rb"\r\n?|\n", block)
-    return bool(last.strip()) or any(line.startswith(b"data:") for line in lines)
+    return bool(last.strip()) or any(line.startswith(b"data:") and line[5:].strip() for line in lines)
 
 
 def fuzz_decoder(family: str, count: int, seed: int) -> dict[str, int]:
