@@ -49,6 +49,7 @@ def test_a_line_behind_an_answer_starts_a_run_and_a_refused_one_says_why(shop: O
 def test_a_chat_that_is_stopped_leaves_its_run_for_a_resume(shop: OwnedShop) -> None:
     chat = shop.start_and_pay("chat", "--session", "s", stdin="Pay 17\n")
     chat.send_signal(signal.SIGINT)
+    hear_until(chat, "stopping")
     shop.let_pay()
     assert chat.wait(20) == 130
     assert "`semel resume s` goes on" in chat.communicate()[1]

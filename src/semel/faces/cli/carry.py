@@ -103,7 +103,7 @@ def finder(options: RunOptions, ground: Ground) -> AgentFinder:
 
 
 async def _carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, carries: bool) -> Round:
-    stop = Stop(told=_told, leaves=_leaves)
+    stop = told_stop()
     stop.listen()
     recover: Literal["manual", "never"] = "manual" if carries else "never"
     find = finder(options, ground)
@@ -174,6 +174,11 @@ def write_status(path: Path, document: bytes) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"the status could not be written to {path}: {error.strerror}. The run itself is safe") from error
+
+
+def told_stop() -> Stop:
+    """The wish of a signal, of which a person is told what becomes of it."""
+    return Stop(told=_told, leaves=_leaves)
 
 
 def _told(_number: int) -> None:

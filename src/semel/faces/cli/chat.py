@@ -15,7 +15,7 @@ from semel.core.status import is_left
 from semel.engine.resume import Ground
 from semel.errors import SemelError, SessionBusy, need
 from semel.faces.api import Runtime
-from semel.faces.cli.carry import DRAIN_SECONDS, finder, ground_of, tell_of_deaf
+from semel.faces.cli.carry import DRAIN_SECONDS, finder, ground_of, tell_of_deaf, told_stop
 from semel.faces.cli.endings import ending_line
 from semel.faces.cli.options import RunOptions, run_options
 from semel.faces.cli.output import talk
@@ -29,7 +29,6 @@ from semel.faces.own_loop import run_in_own_loop
 from semel.faces.owner import ask_owner, run_events
 from semel.faces.report import Report, report_in, report_of
 from semel.faces.run import RunHandle
-from semel.faces.signals import Stop
 from semel.faces.views import view_of
 from semel.ports.control import Contact, Item
 from semel.settings import read_settings
@@ -69,7 +68,7 @@ class Chat:
 
     async def talk(self) -> int:
         """Until the input ends or a signal comes; then what is under way gets to its end, or is left for a resume."""
-        stop, lines = Stop(), _lines_of_stdin()
+        stop, lines = told_stop(), _lines_of_stdin()
         stop.listen()
         find = finder(self._options, self._ground)
         self._runtime = Runtime(ground=self._ground, inline_sync=True, drain_seconds=DRAIN_SECONDS, find_agent=find)
