@@ -11,6 +11,7 @@ from semel.core.records import ToolProcess
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed, Live
 from semel.engine.flight import Flight
+from semel.errors import OutcomeUnknown
 from semel.ports.tool import Call, CancelSignal, ProcessMark
 from semel.ports.world import Clock
 
@@ -59,6 +60,9 @@ class Line:
         self._feed.publish(live)
 
     def _spawned(self, flight: Flight, mark: ProcessMark) -> None:
+        """Take down which process serves the call. A deaf tool may start one behind its time, which its adapter has to end."""
+        if flight.abandoned:
+            raise OutcomeUnknown("nobody waits for this call any more")
         planned, batch = flight.call.planned, flight.step.batch
         self.processes[planned.call_key] = mark
         self._barrier.note(
