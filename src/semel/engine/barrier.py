@@ -95,6 +95,12 @@ class Barrier:
         """The session is given back: keep the state, and no record."""
         self._recent = ()
 
+    async def settled(self) -> None:
+        """Wait for the commit that is under way, if one is: what it makes durable comes before what is done behind this."""
+        if self._one_at_a_time.locked():
+            async with self._one_at_a_time:
+                pass
+
     def check_tenure(self) -> None:
         """Raise LeaseLost unless this process still holds the session; asked immediately before each dispatch (P8)."""
         self._writer.check()

@@ -202,7 +202,8 @@ class Flights:
         Where more has to be waited for behind the tool, another task takes over, which nothing that the tool left can reach.
         """
         try:
-            if self._lost_one or self._performer.cut.reason is not None:
+            await self._performer.barrier.settled()  # a cancel that is being written down just now comes first (Q5)
+            if self._lost_one or self._performer.is_cut:
                 self._landed(flight, self._performer.kept_back(flight))
                 return
             back = await self._performer.send(flight)

@@ -123,6 +123,12 @@ class Performer:
             self.feed.publish(_with(live, "discarded"))  # what was shown as it arrived is not what the log has
         return hooked
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether no more calls may leave: all was cut short, or a cancel is durable that is about to do that."""
+        run = self.barrier.state.run
+        return self.cut.reason is not None or (run is not None and run.aborting_now)
+
     async def send(self, flight: Flight) -> CameTo | None:
         """Run the tool of a call, in this task, to its end; None leaves the call open in the log.
 
