@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import os
+from collections.abc import Callable
 
 from semel.core.values import clean_text
 
@@ -44,12 +45,12 @@ class Capture:
 
 
 class PipeReader:
-    """Reads one pipe into a capture until its end, without a thread. `ended` is done when every writer has closed it."""
+    """Reads a pipe until its end, without a thread. `ended` is done when every writer has closed it, or reading was given up."""
 
-    def __init__(self, descriptor: int, capture: Capture) -> None:
-        """Own `descriptor`, the reading end of a pipe, from now on."""
+    def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        """Own `descriptor`, the reading end of a pipe, from now on. `take` gets what comes, piece by piece."""
         self._descriptor = descriptor
-        self._capture = capture
+        self._take = take
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         os.set_blocking(descriptor, False)
@@ -67,6 +68,8 @@ class PipeReader:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def _read(self) -> bool:
         """Read once; whether there may be more."""
@@ -75,9 +78,7 @@ class PipeReader:
         except BlockingIOError:
             return False
         if data:
-            self._capture.add(data)
-            return True
-        self.close()
-        if not self.ended.done():
-            self.ended.set_result(None)
-        return False
+            self._take(data)
+        else:
+            self.close()
+        return not self.ended.done()  # what took it may have given up reading

@@ -116,7 +116,7 @@ def _pipe(capture: Capture, readers: list[PipeReader], writing_ends: contextlib.
     """The writing end of a new pipe; whoever reads it is ready before there is a child."""
     reading, writing = os.pipe()
     writing_ends.callback(os.close, writing)
-    readers.append(PipeReader(reading, capture))
+    readers.append(PipeReader(reading, capture.add))
     return writing
 
 

@@ -5,64 +5,39 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from semel.adapters.tools.capture import PIPE_BYTES_MAX, READ_BYTES
+from semel.adapters.tools.capture import PipeReader
 
 
-class LineReader:
+class LineReader(PipeReader):
     """Reads a pipe line by line. A line that is longer than `line_bytes_max` ends the reading, before more of it is kept."""
 
     def __init__(
         self, descriptor: int, *, line_bytes_max: int, take: Callable[[bytes], None], too_long: Callable[[], None]
     ) -> None:
-        """Own `descriptor` from now on. `ended` is done when every writer has closed the pipe, or reading was given up."""
-        self._descriptor = descriptor
+        """Own `descriptor` from now on. `take` gets each line, and `too_long` is told of one over the bound."""
+        super().__init__(descriptor, self._cut)
         self._line_bytes_max = line_bytes_max
-        self._take = take
+        self._take_line = take
         self._too_long = too_long
         self._begun = bytearray()
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
-        os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._read)
-
-    def drain(self) -> None:
-        """Read what is in the pipe now."""
-        for _ in range(PIPE_BYTES_MAX // READ_BYTES):
-            if self.ended.done() or not self._read():
-                return
 
     def close(self) -> None:
-        """Stop reading; idempotent."""
-        if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Stop reading; idempotent. A line without its end is cut, and says nothing."""
+        super().close()
         self._begun.clear()
-        if not self.ended.done():
-            self.ended.set_result(None)
 
-    def _read(self) -> bool:
-        """Read once; whether there may be more."""
-        try:
-            data = os.read(self._descriptor, READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.close()  # a line without its end is cut, and says nothing
-            return False
+    def _cut(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
         for line in lines:
             if not self._fits(line):
-                return False
+                return
             whole = bytes(self._begun + line) if self._begun else line
             self._begun.clear()
-            self._take(whole)
+            self._take_line(whole)
             if self.ended.done():  # what was taken gave up reading
-                return False
-        if not self._fits(rest):
-            return False
-        self._begun += rest
-        return True
+                return
+        if self._fits(rest):
+            self._begun += rest
 
     def _fits(self, more: bytes) -> bool:
         if len(self._begun) + len(more) <= self._line_bytes_max:

@@ -32,7 +32,7 @@ class ServerProcess:
         self._errors = Capture(command.output_bytes_max)
         self._handed_over = {name: command.environment.get(name, "") for name in command.declared}
         self._process, self.stdin, self.stdout, reading = _start(command)
-        self._stderr = PipeReader(reading, self._errors)
+        self._stderr = PipeReader(reading, self._errors.add)
         self.mark = mark_process(self._process.pid, command.call_key)
         self._entry = ROSTER.enter("process", f"{command.argv[0]} (pid {self._process.pid})")
         waiting = in_daemon_thread(partial(wait_for_exit, self._process), name=f"wait for {self._process.pid}")
