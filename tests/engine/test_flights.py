@@ -1,21 +1,28 @@
 """A call runs in one task with its tool, and whatever the tool does with that task, the run goes on by a named outcome."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel import Agent, Completed, Limits, Runtime
+from semel.adapters.memory.store import MemoryStore
+from semel.core.features import KNOWN
+from semel.core.frame import Frame
 from semel.core.values import Effect
 from semel.engine import flight, flights
 from semel.engine.flights import Flights
 from semel.engine.waiting import Bell
-from semel.errors import RunNotCompleted
+from semel.errors import OutcomeUnknown, RunNotCompleted
 from semel.ports.hook import PostTool
+from semel.ports.log import Bookmark, LogWriter, Payload, TakeFrames
 from semel.ports.model import Answer, Delta, Request
+from semel.ports.tool import Call, ProcessMark
+from semel.ports.world import Clock
 from tests.core.said import said_in
 from tests.engine.doors import Door, behind_a_door
 from tests.engine.fakes import Behaviour, CountingTool, call, counting, ground, loop_turns, script_file
@@ -164,6 +171,32 @@ async def test_a_deaf_tool_is_named_once_for_as_long_as_it_goes_on(tmp_path: Pat
     assert runtime.resources().none
 
 
+async def test_a_given_up_tool_that_starts_a_process_is_refused_so_that_its_adapter_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.01)
+    given_up, told = asyncio.Event(), list[str]()
+
+    async def act(_arguments: object, call: Call[Any]) -> str:
+        while not given_up.is_set():
+            with suppress(asyncio.CancelledError):
+                await given_up.wait()
+        try:
+            call.spawned(ProcessMark(pid=1, started=1, boot="b", call_key=call.key))
+        except OutcomeUnknown as error:
+            told.append(str(error))
+        return "late"
+
+    tool, at = counting("look", Effect.READ, behaviour=act, timeout_ms=10), ground()
+    runs = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("look")]}, {"text": "done"}), tools=[tool])
+    async with Runtime(agents=[runs], ground=at) as runtime:
+        assert isinstance(await (await runtime.session("s", agent=runs).send("go")).result(), Completed)
+        given_up.set()
+        await loop_turns()
+    assert told == ["nobody waits for this call any more"]
+    assert b"tool_process" not in b"".join(frame.payload for frame in at.store.read("s").frames)
+
+
 def deaf_model(path: Path, reached: asyncio.Event, heard: asyncio.Event) -> Agent[str]:
     """An agent whose model answers nothing and ignores its cancellation until it is `heard`."""
 
@@ -218,6 +251,54 @@ async def test_a_deaf_tool_does_not_keep_the_calls_that_wait_for_their_turn(
     deaf, other = await said_of(tool, tmp_path, calls=2, limits=Limits(parallel_calls=1))
     ended.set()
     assert (deaf != "ok", other) == (True, "ok")
+
+
+class SlowCancels(MemoryStore):
+    """A log whose writer tells that a cancel is durable only when it is `released`."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, known=KNOWN)
+        self.durable, self.released = asyncio.Event(), asyncio.Event()
+
+    async def open(self, session: str, *, take: TakeFrames | None = None, bookmark: Bookmark | None = None) -> LogWriter:
+        writer = await super().open(session, take=take, bookmark=bookmark)
+        append = writer.append
+
+        async def slowly(payloads: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
+            frames = await append(payloads, at_ms=at_ms)
+            if any(b"run_cancel_requested" in payload.json for payload in payloads):
+                self.durable.set()
+                await self.released.wait()
+            return frames
+
+        writer.append = slowly  # type: ignore[method-assign]
+        return writer
+
+
+async def test_no_call_leaves_while_a_cancel_of_its_run_is_being_written_down(tmp_path: Path) -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def act(_arguments: object, _call: object) -> str:
+        began.set()
+        await goes_on.wait()
+        return "ok"
+
+    at = ground()
+    store = SlowCancels(at.clock)
+    tool = counting("look", behaviour=act)
+    model = script_file(tmp_path / "m.json", {"calls": [call("look")] * 2}, {"text": "done"})
+    runs = Agent("a", model=model, tools=[tool], limits=Limits(parallel_calls=1))
+    async with Runtime(agents=[runs], ground=replace(at, store=store)) as runtime:
+        run = await runtime.session("s", agent=runs).send("go")
+        await began.wait()
+        cancelling = asyncio.ensure_future(runtime.cancel("s"))
+        await store.durable.wait()
+        goes_on.set()  # the first call comes back, and the turn of the second has come
+        await loop_turns()
+        store.released.set()
+        await cancelling
+        assert (await run.result()).reason == "cancelled"
+    assert len(tool.keys) == 1
 
 
 async def test_a_bell_that_rang_before_anybody_waits_is_heard_once() -> None:
