@@ -15,7 +15,7 @@ from tests.peers.node_peers import PeerUnavailable
 from tests.support.notrun import not_run
 
 pytestmark = [pytest.mark.prove, pytest.mark.anyio, pytest.mark.timeout(600)]
-LENGTH = 24
+LENGTH, TRIES_MAX = 24, 10
 STOPS = {
     "openai_chat": (Stop.MAX_TOKENS, "length"),
     "anthropic_messages": (Stop.MAX_TOKENS, "max_tokens"),
@@ -43,12 +43,16 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def test_text_comes_in_pieces_and_the_length_stop_is_told(origin: str, family: str) -> None:
     options = ModelOptions(max_output_tokens=LENGTH)
     model = build_model(f"{family}:tiny@{origin}/v1", clock=HandClock(), environ={}, options=options)
-    shown, answer = await outcome(model, ask("Say something."))
+    for _ in range(TRIES_MAX):
+        shown, answer = await outcome(model, ask("Say something."))
+        assert isinstance(answer, Answer)
+        text = "".join(block.text for block in answer.blocks if hasattr(block, "text"))
+        print(f"{family}: {len(shown)} pieces, {answer.usage.output} tokens, stop {answer.raw_stop}: {text[:40]!r}")
+        assert "".join(shown) == text
+        if answer.usage.output == LENGTH:
+            break
+        assert answer.stop is Stop.END_TURN, "weights of chance end an answer early now and then, and then it says so"
     await model.close()
-    assert isinstance(answer, Answer)
-    text = "".join(block.text for block in answer.blocks if hasattr(block, "text"))
-    print(f"{family}: {len(shown)} pieces, {answer.usage.output} tokens, stop {answer.raw_stop}: {text[:40]!r}")
-    assert "".join(shown) == text
     assert len(shown) > 3
     assert (answer.stop, answer.raw_stop) == STOPS[family]
     assert answer.usage.output == LENGTH
