@@ -45,7 +45,7 @@ CORE_NEVER_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__impor
 # The words are cut in two, so that this file keeps its own rules.
 HOSTS = re.compile(
     r"pypi\.org|pythonhosted\.org|npmjs\.(org|com)|yarnpkg\.com|anaconda\.org|crates\.io|debian\.org"
-    r"|\"resolved\": *\"http|index-url *="
+    rf"|\"{'resol'}ved\": *\"http|{'index'}-url *="
 )
 MACHINE_PATHS = re.compile(r"(?<![\w.*])/(root|home|Users|work|farm|opt/wheels)/\w")
 LEFTOVERS = re.compile(rf"\b({'TO'}DO|{'FIX'}ME|{'XX'}X|{'HA'}CK)\b|\b{'break'}point\(\)|\bset_{'trace'}\(|^(<<<<<<<|>>>>>>>) ")
