@@ -271,7 +271,7 @@ class SlowCancels(MemoryStore):
                 await self.released.wait()
             return frames
 
-        writer.append = slowly  # type: ignore[method-assign]
+        writer.append = slowly  # type: ignore[method-assign]  # this writer tells late
         return writer
 
 
