@@ -33,12 +33,12 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listing_of(store: SessionStore) -> Iterator[Listing]:
-    """All sessions, sorted by id; one that cannot be read says why."""
+    """All sessions, sorted by id; one that cannot be read says why. Behind them what tells of no id, by its directory's name."""
     for session in store.sessions():
         try:
             found, owner = glance_of(store, session, remember=True), store.owner(session)
         except SemelError as error:
-            yield Listing(session=session, error=Unreadable(code=error.code, message=str(error)))
+            yield _unreadable(session, error)
             continue
         yield Listing(
             session=session,
@@ -51,3 +51,9 @@ def listing_of(store: SessionStore) -> Iterator[Listing]:
             owner=owner,
             updated_at_ms=found.updated_at_ms,
         )
+    for name, stray in store.strays().items():
+        yield _unreadable(name, stray)
+
+
+def _unreadable(name: str, error: SemelError) -> Listing:
+    return Listing(session=name, error=Unreadable(code=error.code, message=str(error)))
