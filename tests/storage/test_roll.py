@@ -151,6 +151,59 @@ def test_what_was_opened_and_never_written_is_no_session_yet(tmp_path: Path, put
     assert back_up(store_at(tmp_path / "state"), tmp_path / "copy", 1).left_out == {}
 
 
+def flip(path: Path, at: int = 30) -> None:
+    """Spoil one byte of a file; the first line of a log has the id behind byte 150."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_hidden_id_is_told_by_the_status_where_the_log_does_not_tell_it(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    write(root)
+    place = write(root, HIDDEN)
+    assert listed(store_at(root)) == {"box": None, HIDDEN: None}
+    flip(place / "wal.log")
+    everybody_names(root, HIDDEN, tmp_path / "damaged")
+    assert "record 0 should start" in str(waiting_of(store_at(root)).unreadable[HIDDEN])
+    (place / "wal.log").unlink()
+    everybody_names(root, HIDDEN, tmp_path / "gone")
+    assert "2 was durable" in str(waiting_of(store_at(root)).unreadable[HIDDEN])
+
+
+def test_a_hidden_id_that_nothing_tells_is_named_by_its_directory(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    write(root)
+    place = write(root, HIDDEN)
+    flip(place / "wal.log")
+    (place / "status.json").write_bytes(b'{"head_seq":2,"session":"box"}')  # whose digest is another one
+    everybody_names(root, NAME, tmp_path / "claimed")
+    (place / "status.json").unlink()
+    everybody_names(root, NAME, tmp_path / "damaged")
+    assert "record 0 should start" in str(store_at(root).strays()[NAME])
+    (place / "wal.log").unlink()
+    (place / "status.json").write_bytes(b"{}")
+    everybody_names(root, NAME, tmp_path / "gone")
+    assert "does not say whose it was" in str(store_at(root).strays()[NAME])
+    shutil.copy(root / "sessions" / "box" / "wal.log", place / "wal.log")
+    everybody_names(root, NAME, tmp_path / "another")
+    assert "it is the log of session 'box'" in str(store_at(root).strays()[NAME])
+
+
+@pytest.mark.parametrize("keep", [0, 1, 11, 60], ids="{} bytes".format)
+def test_a_hidden_id_whose_first_write_was_cut_short_is_no_session_yet(tmp_path: Path, keep: int) -> None:
+    """The control: what a crash can have left before anything was acknowledged is not taken for damage."""
+    root = tmp_path / "state"
+    write(root)
+    place = write(root, HIDDEN)
+    whole = (place / "wal.log").read_bytes()
+    (place / "status.json").unlink()
+    for left in (whole[:keep], whole[:keep].ljust(512, b"\0") if not keep else whole[:keep]):
+        (place / "wal.log").write_bytes(left)
+        assert listed(store_at(root)) == {"box": None}
+        assert store_at(root).strays() == {}
+
+
 def test_a_log_under_a_name_that_no_session_has_is_named(tmp_path: Path) -> None:
     shutil.copytree(write(tmp_path / "state"), tmp_path / "state" / "sessions" / "box.old")
     (tmp_path / "state" / "sessions" / ".cache").mkdir(0o700)
