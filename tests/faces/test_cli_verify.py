@@ -150,3 +150,30 @@ def test_a_pipe_in_place_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     done = shop.semel("verify", "pipe", "--json")
     assert (done.exit, done.json["logs"][0]["reason"]) == (6, "pipe cannot be read: it is no regular file")
+
+
+def test_a_session_whose_log_is_gone_is_damaged_and_not_unknown(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    shop.log("s").unlink()
+    done = shop.semel("verify", "s", "--json")
+    (log,) = done.json["logs"]
+    assert (done.exit, log["verdict"], log["session"]) == (6, "damaged", "s")
+    assert shop.semel("verify", "s").exit == 6
+    shop.log("s").with_name("status.json").unlink()  # the control: nothing remembers it
+    assert "is no session here and no file" in shop.semel("verify", "s").refusal()
+
+
+def test_a_word_is_a_path_where_no_session_can_be_called_so(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    path = tmp_path / ("a" * 120) / ("b" * 120) / "wal.log"
+    path.parent.mkdir(parents=True)
+    shutil.copy(shop.log("s"), path)
+    for word in (str(path), str(path.parent), os.path.relpath(path, tmp_path)):
+        done = shop.semel("verify", word, "--json")
+        assert (done.exit, [log["verdict"] for log in done.json["logs"]]) == (0, ["clean"])
+    for word in (str(path) + "x", "x" * 5000, "a/" * 3000):  # the control: neither is there
+        assert "is no session here and no file" in shop.semel("verify", word).refusal()
+    (tmp_path / "file").touch()
+    assert shop.semel("verify", str(path), "--state", "file").exit == 0

@@ -12,7 +12,7 @@ import msgspec
 from semel import wiring
 from semel.core.features import KNOWN
 from semel.core.header import Lineage, Proven
-from semel.errors import StoreError, UnknownSession
+from semel.errors import BadSessionId, StoreError, UnknownSession
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
@@ -32,6 +32,12 @@ class LogFiles(Protocol):
 
     def sessions(self) -> Sequence[str]:
         """All sessions."""
+
+    def exists(self, session: str) -> bool:
+        """Whether there is a log."""
+
+    def read_status(self, session: str) -> bytes | None:
+        """The status document."""
 
     def log_path(self, session: str) -> Path:
         """Where the log of a session is."""
@@ -114,13 +120,31 @@ def _targets(target: str | None, state: str | None) -> Iterator[Target]:
     store = wiring.store_of(read_settings(state))
     if target is None:
         yield from _all(store)
-    elif store.exists(target):
+    elif _is_session(store, target):
         yield Target(store.log_path(target), target, store)
-    elif Path(target).exists():
-        path = Path(target)
+    elif _is_there(path := Path(target)):
         yield from _all(wiring.store_of(read_settings(path))) if (path / "sessions").exists() else map(Target, logs_below(path))
     else:
-        raise UnknownSession(f"{target!r} is no session here and no file; `semel ls` lists the sessions")
+        raise UnknownSession(f"{target[:200]!r} is no session here and no file; `semel ls` lists the sessions")
+
+
+def _is_session(store: LogFiles, target: str) -> bool:
+    """Whether a word is the id of a session, also of one whose log is gone; where nobody can look, unless it is a path."""
+    try:
+        return store.exists(target) or store.read_status(target) is not None
+    except BadSessionId:
+        return False
+    except StoreError:
+        return not _is_there(Path(target))
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path leads to anything, if only to a link."""
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _all(store: LogFiles) -> Iterator[Target]:
