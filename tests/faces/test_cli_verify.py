@@ -177,3 +177,51 @@ def test_a_word_is_a_path_where_no_session_can_be_called_so(tmp_path: Path) -> N
         assert "is no session here and no file" in shop.semel("verify", word).refusal()
     (tmp_path / "file").touch()
     assert shop.semel("verify", str(path), "--state", "file").exit == 0
+
+
+def second_name(path: Path) -> None:
+    path.with_name("other").hardlink_to(path)
+
+
+def moved_behind_a_link(path: Path) -> None:
+    elsewhere = next(above for above in path.parents if above.name == ".semel").with_name(path.name)
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o777)
+
+
+FILES, DIRECTORIES = ("wal.log", "status.json", f"blobs/{NAMES[0]}"), ("blobs", ".")
+UNTRUSTED = (
+    *((name, second_name) for name in FILES),
+    *((name, spoil) for name in (*FILES, *DIRECTORIES) for spoil in (moved_behind_a_link, open_to_all)),
+)
+
+
+@pytest.mark.parametrize(("name", "spoil"), UNTRUSTED)
+def test_nothing_is_clean_that_no_session_is_opened_over(tmp_path: Path, name: str, spoil: Callable[[Path], None]) -> None:
+    shop = open_shop(tmp_path)
+    path = plant_media(shop.state).parent
+    (path / "status.json").write_bytes(b"{}")
+    (path / "status.json").chmod(0o600)
+    sound = [log["verdict"] for log in shop.semel("verify", "--json").json["logs"]]
+    assert sound == ["clean"]  # the control
+    spoil(path / name)
+    done = shop.semel("verify", "--json")
+    (log,) = done.json["logs"]
+    blob = name.startswith("blobs")
+    assert (done.exit, log["verdict"]) == (6, "incomplete" if blob else "unreadable")
+    why = [one["why"] for one in log["bad_blobs"]] if blob else [log["reason"]]
+    assert all("Keep the state directory on a local disk" in one for one in why if one)
+    if not blob:
+        assert shop.semel("show", SESSION).exit != 0
+
+
+def test_a_log_that_was_copied_elsewhere_may_be_behind_a_link(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    plant(shop.state, media_log([]), SESSION)
+    shutil.copy(shop.log(SESSION), tmp_path / "copied.log")
+    (tmp_path / "link").symlink_to("copied.log")
+    assert shop.semel("verify", "link").exit == 0

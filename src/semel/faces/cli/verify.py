@@ -1,7 +1,7 @@
 """`verify`: logs, byte by byte."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,6 +16,7 @@ from semel.errors import BadSessionId, StoreError, UnknownSession
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
+from semel.faces.reading import open_regular
 from semel.faces.verify import BadBlob, Verdict, logs_below, no_witness, verify_log
 from semel.settings import read_settings
 
@@ -160,11 +161,17 @@ def _checked(targets: list[Target]) -> Iterator[Verdict]:
     total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         for path, session, store in targets:
-            witness = no_witness if session is None or store is None else partial(store.witness, session)
-            verdict = verify_log(path, session, bar.update, witness)
+            look = _look_at(path, session, store)
+            verdict = look(bar.update)
             for _ in range(_LOOKS_MOST - 1):
-                verdict = verdict if verdict.good or session is None else verify_log(path, session, witness=witness)
+                verdict = verdict if verdict.good or session is None else look()
             yield verdict
+
+
+def _look_at(path: Path, session: str | None, store: LogFiles | None) -> Callable[..., Verdict]:
+    """One look at a log, which may be told of its progress."""
+    witness = no_witness if session is None or store is None else partial(store.witness, session)
+    return partial(verify_log, path, session, witness=witness, opener=wiring.opener(path) or open_regular)
 
 
 def _size(path: Path) -> int:
