@@ -1,17 +1,24 @@
 """`semel verify`: what the bytes of a log are, the blobs that its records name, and the floor that it stands on."""
 
+import asyncio
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor, encode_floor
 from semel.adapters.file.root import Root
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+from semel.core.features import KNOWN
 from semel.core.frame import scan
+from semel.faces.cli.main import _exit_code
+from semel.faces.verify import Progress, Verdict, verify_log
 from storage.conftest import contents, plant
 from storage.golden_logs import SESSION
 from storage.media_log import NAMES, media_log, plant_media
@@ -225,3 +232,45 @@ def test_a_log_that_was_copied_elsewhere_may_be_behind_a_link(tmp_path: Path) ->
     shutil.copy(shop.log(SESSION), tmp_path / "copied.log")
     (tmp_path / "link").symlink_to("copied.log")
     assert shop.semel("verify", "link").exit == 0
+
+
+@pytest.mark.parametrize(("held", "looks"), [(False, 1), (True, 3)])
+def test_a_damaged_log_is_looked_at_again_only_while_somebody_writes_to_it_and_each_look_is_told(
+    tmp_path: Path, held: bool, looks: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = media_log([])
+    path = plant(tmp_path, log, SESSION)
+    writer = asyncio.run(FileStore(tmp_path, SystemClock(), known=KNOWN).open(SESSION)) if held else None
+    path.write_bytes(log[:30] + b"x" + log[31:])
+    seen: list[int] = []
+
+    def look(path: Path, session: str | None, progress: Progress, **given: Any) -> Verdict:
+        seen.append(0)
+
+        def told(count: int) -> None:
+            seen[-1] += count
+            progress(count)
+
+        return verify_log(path, session, told, **given)
+
+    monkeypatch.setattr("semel.faces.cli.verify.verify_log", look)
+    for word in ((SESSION,), ()):
+        seen.clear()
+        assert _exit_code(["verify", *word, "--state", str(tmp_path)]) == 6
+        assert seen == [len(log)] * looks
+    assert "damaged at byte 0" in capfd.readouterr().out
+    if writer is not None:
+        writer.abandon()
+
+
+def test_a_sound_log_that_is_held_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: it is the damage that is looked at again."""
+    plant(tmp_path, media_log([]), SESSION)
+    writer = asyncio.run(FileStore(tmp_path, SystemClock(), known=KNOWN).open(SESSION))
+    looks: list[object] = []
+    monkeypatch.setattr(
+        "semel.faces.cli.verify.verify_log", lambda *words, **given: looks.append(words) or verify_log(*words, **given)
+    )
+    assert _exit_code(["verify", SESSION, "--state", str(tmp_path)]) == 0
+    assert len(looks) == 1
+    writer.abandon()

@@ -1,4 +1,4 @@
-"""Reading files of a state directory as a session reads them: nothing on the way to one, nor the file, may be a link or another's."""
+"""Reading files of a state directory as a session reads them: neither a file nor anything on the way to it may be a link."""
 
 import os
 from contextlib import ExitStack

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -17,7 +18,7 @@ from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
 from semel.faces.reading import open_regular
-from semel.faces.verify import BadBlob, Verdict, logs_below, no_witness, verify_log
+from semel.faces.verify import BadBlob, Progress, Verdict, logs_below, no_witness, verify_log
 from semel.settings import read_settings
 
 EXIT_DAMAGED = 6
@@ -43,6 +44,9 @@ class LogFiles(Protocol):
     def log_path(self, session: str) -> Path:
         """Where the log of a session is."""
 
+    def owner(self, session: str) -> str | None:
+        """Who holds it."""
+
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that the index calls durable."""
 
@@ -53,6 +57,12 @@ class Target(NamedTuple):
     path: Path
     session: str | None = None
     store: LogFiles | None = None
+
+    def is_held(self) -> bool:
+        """Whether somebody writes to the log, as far as can be told."""
+        with suppress(StoreError):
+            return self.session is not None and self.store is not None and self.store.owner(self.session) is not None
+        return False
 
 
 @verb("semel verify", "semel verify customer-42", "semel verify backup/sessions/customer-42/wal.log --json")
@@ -160,16 +170,22 @@ def _checked(targets: list[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
     total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        for path, session, store in targets:
-            look = _look_at(path, session, store)
-            verdict = look(bar.update)
+        for target in targets:
+            look = _look_at(target)
             for _ in range(_LOOKS_MOST - 1):
-                verdict = verdict if verdict.good or session is None else look()
+                held = target.is_held()
+                verdict = look(bar.update)
+                if verdict.good or not (held or target.is_held()):
+                    break
+                bar.length = (bar.length or 0) + verdict.bytes
+            else:
+                verdict = look(bar.update)
             yield verdict
 
 
-def _look_at(path: Path, session: str | None, store: LogFiles | None) -> Callable[..., Verdict]:
-    """One look at a log, which may be told of its progress."""
+def _look_at(target: Target) -> Callable[[Progress], Verdict]:
+    """One look at a log, which tells of its progress."""
+    path, session, store = target
     witness = no_witness if session is None or store is None else partial(store.witness, session)
     return partial(verify_log, path, session, witness=witness, opener=wiring.opener(path) or open_regular)
 
