@@ -8,8 +8,8 @@ import pytest
 from semel.adapters.file.locks import OpenFileLocks
 from semel.adapters.file.store import FileStore
 from semel.adapters.file.writer import FileWriter
-from semel.core.frame import Scan, Tail, TailKind, scan
-from semel.core.header import HEADER
+from semel.core.frame import Frame, Scan, Tail, TailKind, scan
+from semel.core.header import HEADER, proven
 from semel.errors import InvariantBroken
 from semel.ports.log import TakeFrames, View
 from semel.testing.conformance import LEASE_CHECKS, LOG_CHECKS
@@ -17,7 +17,8 @@ from semel.testing.faults import FaultyDisk
 from storage.benches import FileBench
 from storage.logs import reference_log
 from storage.scenario import power_loss_sweep, store_at
-from storage.sweeps import bit_flips, prefixes, tally
+from storage.sweeps import bit_flips, prefixes, residues, surgery, tally, zero_tails
+from storage.test_tail import torn_writes
 
 
 def naive_scan(data: bytes, anchor: int = 0) -> Scan:
@@ -40,6 +41,55 @@ def test_the_naive_tail_rule_is_caught_by_the_flip_sweep() -> None:
     assert total["lost"] > 300
     assert counts["len"]["lost"] > 0  # HAZ1: in the middle of the log, a longer length swallows what follows
     assert prefixes(log, naive_scan) == prefixes(log)  # and no test of mere prefixes would have noticed
+
+
+def silent_scan(data: bytes, anchor: int = 0) -> Scan:
+    """Takes what is cut short for the end of the log, without a word."""
+    found = scan(data, anchor)
+    return found if found.tail.kind is TailKind.DAMAGED else scan(data[: found.tail.offset])
+
+
+def test_a_cut_that_is_passed_over_in_silence_is_caught_by_the_prefixes_and_by_the_zeros() -> None:
+    log = reference_log()
+    assert prefixes(log, silent_scan)["torn"] == 0
+    assert zero_tails(log, silent_scan)["torn"] == 0
+
+
+def test_the_naive_tail_rule_is_caught_by_the_torn_writes() -> None:
+    with pytest.raises(AssertionError):
+        torn_writes(100, sampled=True, scan=naive_scan)
+
+
+def unchained_scan(data: bytes) -> Scan:
+    """Takes each line whose header is proven and whose seq is the next, whatever was written before it."""
+    frames: list[Frame] = []
+    at = 0
+    while (header := proven(data, at)) is not None and header.whole and header.seq == len(frames):
+        body, end = header.payload_offset, header.payload_offset + header.length
+        text = data[at:body].decode().split(" ")
+        frames.append(
+            Frame(
+                **{name: getattr(header, name) for name in ("ver", "seq", "at_ms", "fence", "synced", "left")},
+                requires=() if text[7] == "-" else tuple(text[7].split(",")),
+                digest=text[9],
+                payload=data[body:end],
+                offset=at,
+            )
+        )
+        at = end + 1
+    kind = TailKind.CLEAN if at == len(data) else TailKind.DAMAGED
+    found = Tail(kind=kind, offset=at, reason="" if kind is TailKind.CLEAN else "guessed")
+    return Scan(frames=tuple(frames), tail=found, point=scan(data).point)
+
+
+def test_lines_that_are_not_chained_are_caught_by_the_residues_and_by_the_surgery() -> None:
+    log = reference_log()
+    assert unchained_scan(log.data).frames == log.frames
+    revived = residues(log, unchained_scan)["revived"]
+    taken = {name: count["changed"] for name, count in surgery(log, reference_log(lineage="f" * 32), unchained_scan).items()}
+    print(f"without a chain {revived} old records revive, and lines are taken: {taken}")
+    assert revived > 20
+    assert (taken["spliced"], taken["continued"]) == (27, 26)
 
 
 class LeakyStore(FileStore):
