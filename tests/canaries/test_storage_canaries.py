@@ -1,6 +1,7 @@
 """Faults planted in storage, each caught by a check that the real thing passes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from semel.adapters.file.writer import FileWriter
 from semel.core.frame import Frame, Scan, Tail, TailKind, scan
 from semel.core.header import HEADER, proven
 from semel.errors import InvariantBroken
-from semel.ports.log import TakeFrames, View
+from semel.ports.log import Payload, TakeFrames, View
 from semel.testing.conformance import LEASE_CHECKS, LOG_CHECKS
 from semel.testing.faults import FaultyDisk
+from semel.testing.power import ForgetfulDisk
 from storage.benches import FileBench
 from storage.logs import reference_log
-from storage.scenario import power_loss_sweep, store_at
+from storage.scenario import Oracle, death_sweep, holds, scenario, store_at
 from storage.sweeps import bit_flips, prefixes, residues, surgery, tally, zero_tails
 from storage.test_tail import torn_writes
 
@@ -127,6 +129,55 @@ class HastyStore(FileStore):
         return writer
 
 
+class EarlyWriter(FileWriter):
+    """Acknowledges a batch, and writes it when it is asked for the next thing."""
+
+    _due: tuple[Sequence[Payload], int] | None = None
+
+    def _catch_up(self) -> None:
+        due, self._due = self._due, None
+        if due is not None:
+            self._durable = self._write(*due)[-1].seq
+
+    async def append(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
+        self._catch_up()
+        self._due = batch, self._clock.now_ms()
+        return self._encode(*self._due).frames
+
+    def note(self, batch: Sequence[Payload], *, at_ms: int | None = None) -> Sequence[Frame]:
+        self._catch_up()
+        return super().note(batch, at_ms=at_ms)
+
+    def publish_status(self, status: bytes) -> None:
+        self._catch_up()
+        super().publish_status(status)
+
+    async def close(self) -> None:
+        self._catch_up()
+        await super().close()
+
+
+class EarlyStore(FileStore):
+    async def open(self, session: str) -> FileWriter:
+        writer = await super().open(session)
+        writer.__class__ = EarlyWriter
+        return writer
+
+
+@pytest.mark.anyio
+async def test_an_acknowledgement_before_the_write_is_caught_by_the_deaths(tmp_path: Path) -> None:
+    def early(root: Path, disk: FaultyDisk) -> FileStore:
+        store = store_at(root, disk)
+        store.__class__ = EarlyStore
+        return store
+
+    oracle = Oracle()
+    await scenario(early(tmp_path / "alive", FaultyDisk()), oracle)
+    await holds(tmp_path / "alive", oracle)  # as long as nobody dies, nothing is amiss
+    with pytest.raises(AssertionError):
+        await death_sweep(tmp_path / "deaths", early)
+
+
 @pytest.mark.anyio
 async def test_an_acknowledgement_before_the_sync_is_caught_by_the_power_loss_sweep(tmp_path: Path) -> None:
     def hasty(root: Path, disk: FaultyDisk) -> FileStore:
@@ -135,8 +186,8 @@ async def test_an_acknowledgement_before_the_sync_is_caught_by_the_power_loss_sw
         return store
 
     with pytest.raises(AssertionError):
-        await power_loss_sweep(tmp_path / "hasty", hasty)
-    assert await power_loss_sweep(tmp_path / "sound") > 100
+        await death_sweep(tmp_path / "hasty", hasty, ForgetfulDisk)
+    assert await death_sweep(tmp_path / "sound", disk=ForgetfulDisk) > 100
 
 
 @pytest.mark.anyio
@@ -153,7 +204,7 @@ async def test_a_missing_directory_sync_is_caught_by_the_power_loss_sweep(tmp_pa
         return store
 
     with pytest.raises(AssertionError):
-        await power_loss_sweep(tmp_path, careless)
+        await death_sweep(tmp_path, careless, ForgetfulDisk)
 
 
 class EmptyLocks(OpenFileLocks):

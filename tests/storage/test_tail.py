@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from semel.core.frame import Point, TailKind, encode_frames, scan
 from semel.core.tail import NEWER_WRITER
-from semel.ports.log import Payload
 from storage.logs import START_MS, Log, behind, build, lineage_payload, payload, reference_log
 from storage.sweeps import (
     ZEROS,
