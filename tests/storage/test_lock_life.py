@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from semel.adapters.file.disk import Disk
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.frame import TailKind, scan
@@ -195,7 +196,22 @@ async def test_t16_a_lock_is_held_by_one_and_freed_by_death(name: str, root: Pat
 
 
 def test_t16_there_are_ten_named_cases() -> None:
+    print(f"T16: {len(CASES)} named cases: {', '.join(CASES)}")
     assert len(CASES) == 10
+
+
+@pytest.mark.parametrize("case", [holder_killed, second_open_in_one_process, thread_holds, pid_used_again])
+@pytest.mark.anyio
+async def test_t16_locks_that_exclude_nobody_are_caught(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Disk, "lock", lambda _self, _fd: True)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await case(root)
+
+
+@pytest.mark.anyio
+async def test_t16_a_lock_that_a_child_keeps_is_caught(root: Path) -> None:
+    with pytest.raises(SessionBusy):
+        await _child_outlives(root, "bequeath")
 
 
 @pytest.mark.prove
@@ -207,5 +223,5 @@ async def test_t16_two_hundred_deaths_and_twenty_times_each_named_case(tmp_path:
         for number in range(times):
             await case(tmp_path / f"{name}-{number}")
             runs += 1
-    print(f"{runs} lives of a lock: 200 holders killed, {len(CASES)} named cases 20 times each")
+    print(f"T16: {runs} lives of a lock: 200 holders killed, {len(CASES)} named cases 20 times each")
     assert runs == 400
