@@ -1,4 +1,4 @@
-"""A call that a dead process may have sent stays in doubt until it is settled, whatever is asked of the session meanwhile (P2)."""
+"""A call that a dead process may have sent stays in doubt until it is settled, whatever is asked meanwhile (P2)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
