@@ -1,4 +1,4 @@
-"""The whole of `semel bench` on this disk, printed beside its musts (design 13). Asserted are counts and R, which is a ratio."""
+"""The whole of `semel bench` on this disk, printed beside its musts (design 13). What is asserted are counts, no timings."""
 
 import json
 import subprocess
@@ -21,4 +21,3 @@ def test_the_bench_is_printed_beside_its_musts(tmp_path: Path) -> None:
     assert set(lines) == set(TABLE)
     assert lines["syncs"]["median"] == 2
     assert lines["G"]["facts"]["turns"] == lines["R"]["facts"]["turns"] == 2000
-    assert lines["R"]["verdict"] in ("goal", "ok"), "open, verify and fold are a ratio to reading and decoding in the same rounds"
