@@ -253,7 +253,7 @@ def root_of(log: Path) -> Path | None:
 
 
 def opener(log: Path) -> "Callable[[Path], BufferedReader] | None":
-    """How the files of a session are opened to be checked: as the session itself does. None for a log that was copied elsewhere."""
+    """How the files of a session are opened to be checked: as itself does. None for a log that was copied elsewhere."""
     from functools import partial
 
     from semel.adapters.file.disk import Disk
