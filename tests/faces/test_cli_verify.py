@@ -17,6 +17,7 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.frame import scan
+from semel.errors import StoreError
 from semel.faces.cli.main import _exit_code
 from semel.faces.verify import Progress, Verdict, verify_log
 from storage.conftest import contents, plant
@@ -274,3 +275,20 @@ def test_a_sound_log_that_is_held_is_looked_at_once(tmp_path: Path, monkeypatch:
     assert _exit_code(["verify", SESSION, "--state", str(tmp_path)]) == 0
     assert len(looks) == 1
     writer.abandon()
+
+
+def test_a_check_that_ends_at_what_it_cannot_read_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The control: where the first one that cannot be read raises, as it did, nobody gets a verdict."""
+    plant(tmp_path, media_log([]), SESSION)
+    (tmp_path / "sessions" / "a").touch()
+    assert _exit_code(["verify", "--json", "--state", str(tmp_path)]) == 6
+    assert [log["verdict"] for log in json.loads(capfd.readouterr().out)["logs"]] == ["unreadable", "clean"]
+
+    def refuse(path: Path, _session: str | None, why: str) -> Verdict:
+        raise StoreError(f"{path}: {why}")
+
+    monkeypatch.setattr("semel.faces.verify.unreadable", refuse)
+    assert _exit_code(["verify", "--json", "--state", str(tmp_path)]) == 1
+    assert "logs" not in json.loads(capfd.readouterr().out)
