@@ -240,3 +240,52 @@ def test_a_damaged_session_is_left_out_of_a_backup_by_name(tmp_path: Path) -> No
     assert done.exit == 6
     assert [one["session"] for one in done.json["sessions"]] == ["good"]
     assert done.json["left_out"]["bad"].startswith("log_damaged: ")
+
+
+def cut_unseen(shop: Shop, session: str) -> bytes:
+    """Lose the last record of a listed session, so that only the index tells; returns the log as it is then."""
+    assert shop.semel("ls").exit == 0
+    path = shop.log(session)
+    path.write_bytes(path.read_bytes()[: scan(path.read_bytes()).frames[-1].offset])
+    (path.parent / "status.json").unlink()
+    return path.read_bytes()
+
+
+def test_reindex_keeps_what_it_knew_of_a_log_that_lost_records_and_names_it(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "cut")
+    shop.semel("run", "Pay 18", "--session", "whole")
+    cut_unseen(shop, "cut")
+    for _ in range(2):
+        done = shop.semel("reindex", "--json")
+        assert (done.exit, done.json["sessions"]) == (6, 1)
+        assert "was durable" in done.json["unreadable"]["cut"]
+        assert shop.semel("verify", "cut").exit == 6
+        assert shop.semel("resume", "cut").exit == 6
+    assert "what was remembered of it is kept" in shop.semel("reindex").err
+    (shop.state / "index.db").unlink()  # control: without it nobody remembers, and nothing can be told
+    assert (shop.semel("reindex").exit, shop.semel("verify", "cut").exit) == (0, 0)
+
+
+def test_reindex_writes_a_damaged_index_anew_and_says_so(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    (shop.state / "index.db").write_bytes(b"SQLite format 3\0" + b"x" * 9000)
+    (shop.state / "index.db").chmod(0o600)
+    done = shop.semel("doctor")
+    assert "index.db: is damaged" in done.out
+    assert done.exit == 0
+    done = shop.semel("reindex")
+    assert (done.exit, done.out) == (0, "1 sessions indexed\n")
+    assert "index.db was damaged" in done.err
+    assert shop.semel("reindex").err == ""  # control: a sound one says nothing
+    assert "index.db: sessions that it knows: 1" in shop.semel("doctor").out
+
+
+def test_a_listing_says_that_the_index_was_damaged(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    for verb in ("ls", "inbox"):
+        assert shop.semel(verb).err.count("index.db") == 0
+        (shop.state / "index.db").write_bytes(b"nonsense" * 600)
+        assert "index.db was damaged" in shop.semel(verb).err

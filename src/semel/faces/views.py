@@ -1,6 +1,7 @@
 """Sessions as a reader sees them: no lease, nothing written, only what can never vanish (P6)."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from semel.core.summary import Summary, agent_of, decode_summary, encode_summary
 from semel.core.values import JSON, Part, clean_json, clean_text
 from semel.core.waiting import RESUMED, WaitKind
 from semel.engine.feed import Committed, Event, Live
-from semel.errors import LogDamaged, SemelError, UnknownSession
+from semel.errors import IndexUnavailable, LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
 from semel.ports.log import SessionStore
 
@@ -144,7 +145,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     """What the index knows of a session, or what its log says where that has grown behind the index (P33).
 
     Only a listing remembers what it found: what may be refused writes nothing.
-    Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog.
+    Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog, IndexUnavailable.
     """
     known = decode_summary(store.recall(session))
     if known is not None:
@@ -152,7 +153,8 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     view = view_of(store, session)
     found = summary_of(view.state, view.state.digest)
     if remember and view.mark is not None:
-        store.remember(session, view.mark, encode_summary(found))
+        with suppress(IndexUnavailable):  # it saves reading the log once more, no more
+            store.remember(session, view.mark, encode_summary(found))
     return found
 
 

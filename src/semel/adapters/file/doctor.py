@@ -25,6 +25,10 @@ from semel.errors import SemelError
 Weight = Literal["fine", "note", "problem"]
 _KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
+_ASK_INDEX = (
+    "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
+    "but it may be all that tells that a log has lost some"
+)
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
 
 
@@ -98,10 +102,16 @@ def _index(root: Root) -> Finding:
     index = Index(root.path)
     if not index.path.exists():
         return Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
-    count = index.sessions()
+    try:
+        count = index.sessions()
+    except SemelError as error:
+        return Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
     if count is None:
-        what = "cannot be read, so listings read every log"
-        return Finding(weight="note", about=str(index.path), what=what, advice="`semel reindex` derives it anew; nothing is lost")
+        what = "is damaged, so it testifies to nothing, and listings read every log"
+        advice = (
+            "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
+        )
+        return Finding(weight="note", about=str(index.path), what=what, advice=advice)
     return Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
 
 

@@ -165,11 +165,16 @@ class FileStore:
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log."""
+        """Keep what was derived from a log. Raises IndexUnavailable."""
         self._index.remember(session, mark, content)
 
+    @property
+    def index_faults(self) -> tuple[str, ...]:
+        """What this process has found damaged of the index, one sentence each."""
+        return self._index.faults
+
     def witness(self, session: str, lineage: Lineage | None) -> int:
-        """The highest record of this log that the index calls durable."""
+        """The highest record of this log that the index calls durable. Raises IndexUnavailable."""
         return self._index.witness(session, lineage)
 
     def must_park(self, session: str) -> bool:
@@ -182,9 +187,9 @@ class FileStore:
         with naming("use", place.log), place.open() as directory:
             clear(place, directory)
 
-    def forget(self) -> None:
-        """Remove the index."""
-        self._index.drop()
+    def mend_index(self) -> None:
+        """Write a damaged index anew, with what can still be read of it; a sound one is left. Raises IndexUnavailable."""
+        self._index.mend()
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

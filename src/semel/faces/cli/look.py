@@ -11,7 +11,7 @@ from semel.core.waiting import WaitKind
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
-from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
+from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk, tell_faults
 from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
@@ -43,16 +43,19 @@ def ls(*, state: str | None, as_json: bool) -> int:
     An "open" run is carried by nobody: its process died or left, and `semel resume` goes on with it. A "paused" one says what it
     waits for.
     """
-    listed = listing_of(ground_of(state).store)
+    store = ground_of(state).store
+    listed = listing_of(store)
     if as_json:
         for item in listed:
             json_line(msgspec.to_builtins(item))
+        tell_faults(store)
         return 0
     rows = [_row(item) for item in listed]
     if rows:
         table(("session", "state", "agent", "records", "last", "held by"), rows)
     else:
         talk("no sessions here")
+    tell_faults(store)
     return 0
 
 
