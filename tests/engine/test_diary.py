@@ -1,17 +1,28 @@
 """F6-F11: what went wrong in this process is told, and only the recovery of a session clears what it owes."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from semel import Agent, Runtime
-from semel.adapters.memory.store import Medium
-from semel.engine.diary import INCIDENTS_MOST, Diary
-from semel.errors import SessionBusy, WriterPoisoned
+from semel.adapters.memory.store import Medium, MemoryStore
+from semel.adapters.system import SystemClock
+from semel.core.values import Effect
+from semel.engine.diary import EVERY_SESSION, INCIDENTS_MOST, Diary
+from semel.errors import SessionBusy, StoreError, WriterPoisoned
 from tests.engine.fakes import call, counting, ground, script_file
 
 pytestmark = pytest.mark.anyio
+
+
+class Impatient(SystemClock):
+    """Waits no longer than for the others to have had their turn."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
 
 
 def agent_at(path: Path) -> Agent:
@@ -113,6 +124,64 @@ async def test_who_is_merely_busy_owes_nothing_and_damage_does(tmp_path: Path) -
     assert runtime.stop_outcome is not None
     assert runtime.stop_outcome.clean
     assert set(runtime.stop_outcome.debts) == {"s"}
+
+
+async def test_what_keeps_every_session_from_being_told_is_in_the_diary_and_owed_until_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the task that recovers: what it raised was seen by nobody, and nothing was resumed (F8, F9)."""
+    medium, agent, full = Medium(), agent_at(tmp_path / "m.json"), asyncio.Event()
+    full.set()
+    told = MemoryStore.sessions
+
+    def sessions(store: MemoryStore) -> Sequence[str]:
+        if full.is_set():
+            raise StoreError("could not list: Too many open files")
+        return told(store)
+
+    monkeypatch.setattr(MemoryStore, "sessions", sessions)
+    on = replace(ground(medium), clock=Impatient())
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        while not runtime.unrecovered:
+            await asyncio.sleep(0)
+    assert set(runtime.unrecovered) == {EVERY_SESSION}
+    assert runtime.stop_outcome is not None
+    assert set(runtime.stop_outcome.debts) == {EVERY_SESSION}
+    assert {(one.stage, one.code) for one in runtime.diary.incidents} == {("recover", "store")}
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        while not runtime.unrecovered:
+            await asyncio.sleep(0)
+        full.clear()
+        while runtime.unrecovered:
+            await asyncio.sleep(0)
+        assert runtime.diary.debts == {}
+        assert runtime.diary.count >= 1
+
+
+async def test_a_stray_beside_an_open_run_is_named_and_keeps_it_from_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    running, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(_arguments: object, _call: object) -> str:
+        running.set()
+        await never.wait()
+        return "never"
+
+    script = script_file(tmp_path / "n.json", {"calls": [call("look")]}, {"text": "ok"})
+    slow = Agent("a", model=script, tools=[counting("look", Effect.READ, hang)])
+    async with Runtime(state, agents=[slow], drain_seconds=0) as runtime:
+        await runtime.session("s", agent=slow).send("hi", key="k")
+        await running.wait()
+    (state / "sessions" / "foo").touch()
+    (state / "sessions" / f"={'0' * 64}").touch()
+    quick = Agent("a", model=script, tools=[counting("look", Effect.READ)])
+    async with Runtime(state, agents=[quick]) as runtime:
+        assert runtime._recovery is not None
+        await runtime._recovery
+        while (status := runtime.status("s")) is None or status.state == "running":
+            await asyncio.sleep(0.001)
+        assert status.state == "completed"
+        assert set(runtime.unrecovered) == set(runtime.diary.debts) == {"foo", f"={'0' * 64}"}
 
 
 def test_a_diary_is_bounded_and_says_how_much_it_let_go() -> None:

@@ -85,6 +85,22 @@ def test_doctor_sees_damage_open_runs_stale_status_and_leases(tmp_path: Path) ->
     assert done.json["problems"] == 1
 
 
+def test_doctor_does_not_advise_to_remove_a_session_whose_log_is_gone(tmp_path: Path) -> None:
+    shop, session = open_shop(tmp_path), "Ä" * 90
+    shop.semel("run", "Pay 17", "--session", session)
+    (place,) = (shop.state / "sessions").iterdir()
+    (place / "wal.log").unlink()
+    for about in (session, str(place)):
+        done = shop.semel("doctor", "--json")
+        (problem,) = [one for one in done.json["findings"] if one["weight"] == "problem"]
+        assert (done.exit, problem["about"]) == (1, about)
+        assert "semel verify" in problem["advice"]
+        (place / "status.json").write_bytes(b"{}")
+    (place / "status.json").unlink()  # the control: a directory in which nothing ever was
+    done = shop.semel("doctor", "--json")
+    assert (done.exit, done.json["problems"]) == (0, 0)
+
+
 def test_repair_changes_nothing_before_the_loss_is_accepted_and_then_keeps_every_byte(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     shop.semel("run", "Pay 17", "--session", "s")

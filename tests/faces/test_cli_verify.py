@@ -1,7 +1,12 @@
 """`semel verify`: what the bytes of a log are, the blobs that its records name, and the floor that it stands on."""
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor, encode_floor
@@ -9,8 +14,8 @@ from semel.adapters.file.root import Root
 from semel.core.frame import scan
 from storage.conftest import contents, plant
 from storage.golden_logs import SESSION
-from storage.media_log import NAMES, plant_media
-from tests.faces.support import open_shop
+from storage.media_log import NAMES, media_log, plant_media
+from tests.faces.support import Shop, open_shop, tree
 
 
 def test_every_blob_that_a_record_names_is_checked(tmp_path: Path) -> None:
@@ -33,8 +38,6 @@ def test_every_blob_that_a_record_names_is_checked(tmp_path: Path) -> None:
 
 
 def test_a_blob_that_a_planted_name_leads_elsewhere_is_not_looked_at(tmp_path: Path) -> None:
-    from storage.media_log import media_log
-
     shop = open_shop(tmp_path)
     (tmp_path / "secret").write_bytes(b"x")
     plant(shop.state, media_log(["../../../../secret", "/etc/passwd"]), SESSION)
@@ -78,3 +81,99 @@ def test_the_regions_of_a_log_tell_what_every_byte_is(tmp_path: Path) -> None:
     flipped = data[: start + 2] + bytes([data[start + 2] ^ 1]) + data[start + 3 :]
     assert regions(flipped) == [(0, start, "good"), (start, stop, "damaged"), (stop, len(data), "readable")]
     assert json.loads(shop.semel("verify", str(path), "--json").out)["logs"][0]["behind_records"] == len(frames) - 5
+
+
+def unreadable_blob(shop: Shop) -> str:
+    blob = plant_media(shop.state) / NAMES[0]
+    blob.unlink()
+    blob.mkdir()
+    return SESSION
+
+
+def file_for_blobs(shop: Shop) -> str:
+    blobs = plant_media(shop.state)
+    shutil.rmtree(blobs)
+    blobs.touch()
+    return SESSION
+
+
+def directory_for_log(shop: Shop) -> str:
+    plant(shop.state, b"", "bad").unlink()
+    (shop.state / "sessions" / "bad" / "wal.log").mkdir()
+    return "bad"
+
+
+def link_to_nothing(shop: Shop) -> str:
+    plant(shop.state, b"", "bad").unlink()
+    (shop.state / "sessions" / "bad" / "wal.log").symlink_to("nothing")
+    return "bad"
+
+
+def link_for_status(shop: Shop) -> str:
+    path = plant(shop.state, media_log([]), "bad").with_name("status.json")
+    path.symlink_to(path)
+    return "bad"
+
+
+def file_for_session(shop: Shop) -> str:
+    (shop.state / "sessions" / "bad").touch()
+    return "bad"
+
+
+BAD = (unreadable_blob, file_for_blobs, directory_for_log, link_to_nothing, link_for_status, file_for_session)
+
+
+@pytest.mark.parametrize("spoil", BAD, ids=lambda spoil: spoil.__name__)
+def test_a_log_that_cannot_be_read_has_its_verdict_and_the_others_have_theirs(
+    tmp_path: Path, spoil: Callable[[Shop], str]
+) -> None:
+    shop = open_shop(tmp_path)
+    for session in ("a", "z"):
+        shop.semel("run", "Pay 17", "--session", session)
+    bad = spoil(shop)
+    before = tree(shop.state)
+    for words in ((), (str(shop.state),)):
+        done = shop.semel("verify", *words, "--json")
+        verdicts = {Path(one["path"]).parent.name: one["verdict"] for one in done.json["logs"]}
+        assert (done.exit, verdicts.pop("a"), verdicts.pop("z"), done.json["damaged"]) == (6, "clean", "clean", 1)
+        assert list(verdicts) == [bad]
+        assert verdicts[bad] in {"unreadable", "incomplete"}
+    text = shop.semel("verify").out
+    assert "unreadable" in text
+    assert "a: clean" in text
+    assert "z: clean" in text
+    assert tree(shop.state) == before
+
+
+def test_a_pipe_in_place_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    done = shop.semel("verify", "pipe", "--json")
+    assert (done.exit, done.json["logs"][0]["reason"]) == (6, "pipe cannot be read: it is no regular file")
+
+
+def test_a_session_whose_log_is_gone_is_damaged_and_not_unknown(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    shop.log("s").unlink()
+    done = shop.semel("verify", "s", "--json")
+    (log,) = done.json["logs"]
+    assert (done.exit, log["verdict"], log["session"]) == (6, "damaged", "s")
+    assert shop.semel("verify", "s").exit == 6
+    shop.log("s").with_name("status.json").unlink()  # the control: nothing remembers it
+    assert "is no session here and no file" in shop.semel("verify", "s").refusal()
+
+
+def test_a_word_is_a_path_where_no_session_can_be_called_so(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    path = tmp_path / ("a" * 120) / ("b" * 120) / "wal.log"
+    path.parent.mkdir(parents=True)
+    shutil.copy(shop.log("s"), path)
+    for word in (str(path), str(path.parent), os.path.relpath(path, tmp_path)):
+        done = shop.semel("verify", word, "--json")
+        assert (done.exit, [log["verdict"] for log in done.json["logs"]]) == (0, ["clean"])
+    for word in (str(path) + "x", "x" * 5000, "a/" * 3000):  # the control: neither is there
+        assert "is no session here and no file" in shop.semel("verify", word).refusal()
+    (tmp_path / "file").touch()
+    assert shop.semel("verify", str(path), "--state", "file").exit == 0

@@ -9,11 +9,17 @@ from semel.core.values import Frozen, printable
 from semel.errors import SemelError, SessionBusy, SessionFull, UsageError
 
 INCIDENTS_MOST = 1000
+EVERY_SESSION = ""
+"""The session of a failure that concerns them all: the state directory does not tell which it has. No session is called so."""
 _MESSAGE_CHARS_MOST = 500
 
 
 class Incident(Frozen, frozen=True, kw_only=True):
-    """One failure. `stage` is `recover`, `begin`, `carry`, `close`, `look` or `tell`; `code` the error's or its class's."""
+    """One failure. `stage` is `recover`, `begin`, `carry`, `close`, `look` or `tell`; `code` the error's or its class's.
+
+    `session` is `EVERY_SESSION`, the empty text, where it is not known which there are, and the name of a directory where it is
+    not known whose that is.
+    """
 
     session: str
     stage: str

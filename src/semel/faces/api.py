@@ -108,7 +108,7 @@ class Runtime:
 
     @property
     def unrecovered(self) -> dict[str, Exception]:
-        """What could not be resumed when the block was entered, by session."""
+        """What could not be resumed when the block was entered, by session; see `Incident.session`."""
         return self._keeper.unrecovered
 
     async def __aenter__(self) -> Self:

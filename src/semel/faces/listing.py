@@ -62,15 +62,17 @@ def derived_anew(store: SessionStore) -> Iterator[Derived]:
             yield Derived(session=session, unwritten=str(error))
             continue
         yield Derived(session=session)
+    for name, stray in store.strays().items():
+        yield Derived(session=name, unreadable=str(stray))
 
 
 def listing_of(store: SessionStore) -> Iterator[Listing]:
-    """All sessions, sorted by id; one that cannot be read says why."""
+    """All sessions, sorted by id; one that cannot be read says why. Behind them what tells of no id, by its directory's name."""
     for session in store.sessions():
         try:
             found, owner = glance_of(store, session, remember=True), store.owner(session)
         except SemelError as error:
-            yield Listing(session=session, error=Unreadable(code=error.code, message=str(error)))
+            yield _unreadable(session, error)
             continue
         yield Listing(
             session=session,
@@ -83,3 +85,9 @@ def listing_of(store: SessionStore) -> Iterator[Listing]:
             owner=owner,
             updated_at_ms=found.updated_at_ms,
         )
+    for name, stray in store.strays().items():
+        yield _unreadable(name, stray)
+
+
+def _unreadable(name: str, error: SemelError) -> Listing:
+    return Listing(session=name, error=Unreadable(code=error.code, message=str(error)))

@@ -1,7 +1,7 @@
 """What a runtime does in its sessions: enter one, carry a run on, start what waits in the queue, do what is due."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from semel.core.decide import due_message
@@ -9,6 +9,8 @@ from semel.core.due import due_at, is_idle, overdue
 from semel.core.state import Run
 from semel.core.values import UserMessage
 from semel.core.waiting import WaitKind, pause_of
+from semel.engine.alarm import FIRST_AGAIN_SECONDS, MOST_AGAIN_SECONDS
+from semel.engine.diary import EVERY_SESSION
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit, closing_kit
 from semel.engine.resume import Ground
@@ -63,15 +65,39 @@ class RunKeeper:
         return run is not None
 
     async def resume_all(self) -> None:
-        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `unrecovered`, by session."""
-        for session in self.ground.store.sessions():
+        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `unrecovered`, by session.
+
+        Raises nothing. What keeps the sessions from being told at all is there as that of `EVERY_SESSION`, and in the diary; they
+        are asked for again, later each time.
+        """
+        for session in await self._sessions_told():
             await asyncio.sleep(0)
             try:
                 await self._recover(session)
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
-                self.unrecovered[session] = error
-                self.sessions.write_down(session, "recover", error)
+                self._not_recovered(session, error)
                 self.sessions.try_again(session, error)
+
+    async def _sessions_told(self) -> Sequence[str]:
+        """All sessions, once they can be told."""
+        pause_seconds = FIRST_AGAIN_SECONDS
+        while True:
+            try:
+                sessions, strays = self.ground.store.sessions(), self.ground.store.strays()
+            except Exception as error:  # noqa: BLE001  nobody waits for this task, so nobody else would tell of it
+                self._not_recovered(EVERY_SESSION, error)
+                await self.ground.clock.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, MOST_AGAIN_SECONDS)
+                continue
+            self.unrecovered.pop(EVERY_SESSION, None)
+            self.sessions.diary.recovered(EVERY_SESSION)  # what each of them owes is told of itself from here on
+            for name, stray in strays.items():
+                self._not_recovered(name, stray)
+            return sessions
+
+    def _not_recovered(self, session: str, error: Exception) -> None:
+        self.unrecovered[session] = error
+        self.sessions.write_down(session, "recover", error)
 
     async def _look_again(self, session: str) -> None:
         """Go on with a session that others have written to. One whose key was refused here is not asked for again by that."""

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -18,6 +19,7 @@ from semel.core.open_log import Opening
 from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.tail import NEWER_WRITER
 from semel.errors import CorruptLog, NewerWriter, StoreError
+from semel.faces.reading import open_regular
 
 LOG_NAME, STATUS_NAME, BLOBS_NAME = "wal.log", "status.json", "blobs"
 Progress = Callable[[int], None]
@@ -37,18 +39,20 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
     kind: "RegionKind"
 
 
-class BadBlob(msgspec.Struct, frozen=True, kw_only=True):
-    """A blob that record `seq` is the first to name, and what is wrong with it."""
+class BadBlob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A blob that record `seq` is the first to name, and what is wrong with it. `why` it is unreadable."""
 
     name: str
     seq: int
-    what: Literal["missing", "damaged"]
+    what: Literal["missing", "damaged", "unreadable"]
+    why: str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log is: `clean`, `torn`, `damaged`, `newer`, `corrupt`, or `incomplete`.
+    """What a log is: `clean`, `torn`, `damaged`, `newer`, `corrupt`, `incomplete`, or `unreadable`.
 
-    A torn tail was never acknowledged; the next open cuts it. An incomplete log is sound, but a blob that it names is not.
+    A torn tail was never acknowledged; the next open cuts it. An incomplete log is sound, but a blob that it names is not. Of an
+    unreadable one nothing is known but the `reason`.
     `records` are good ones, up to `head_seq`; `offset` and `seq` say where the first bad frame starts and which it should be.
     `regions` tell what all its bytes are. `behind` lists the first proven frames behind the damage, `behind_records` counts them.
     `features` are those that its frames need, `blobs` how many blobs its records name.
@@ -88,8 +92,23 @@ def verify_log(
     """Check a log file. `session` is whose it should be, if that is known; a status document beside it is a witness.
 
     The file is read piece by piece: memory holds a piece of it, and its state. `witness` tells the highest record of a lineage
-    that something else calls durable. Raises StoreError if the file cannot be read.
+    that something else calls durable.
     """
+    try:
+        return _verdict(path, session, progress, witness)
+    except (OSError, StoreError) as error:
+        why = f"{path.name} cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        return unreadable(path, session, why)
+
+
+def unreadable(path: Path, session: str | None, why: str) -> Verdict:
+    """The verdict on a log that nobody can read."""
+    return Verdict(
+        path=str(path), session=session, verdict="unreadable", records=0, bytes=0, head_seq=0, head_digest="", reason=why
+    )
+
+
+def _verdict(path: Path, session: str | None, progress: Progress, witness: Witness) -> Verdict:
     anchor = witnessed(_read_status(path.with_name(STATUS_NAME)))  # read first: the log only grows
     check = _Check(session)
     size = check.read(path, progress, must_be_there=not anchor)
@@ -124,7 +143,7 @@ def verify_log(
 
 
 def _behind(path: Path, offset: int) -> Behind:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return proven_behind(partial(_read_at, file), offset)
 
 
@@ -157,13 +176,14 @@ def _bad_blobs(directory: Path, named: Mapping[str, int]) -> Iterator[BadBlob]:
     for name, seq in named.items():
         path = directory / (name if _BLOB_NAME.fullmatch(name) else "no name")  # one that leads elsewhere names no blob
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             yield BadBlob(name=name, seq=seq, what="missing")
             continue
         except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+            yield BadBlob(name=name, seq=seq, what="unreadable", why=error.strerror)
+            continue
         if digest != name:
             yield BadBlob(name=name, seq=seq, what="damaged")
 
@@ -183,17 +203,14 @@ class _Check:
         """Read it all; returns how much. A log that is gone while a witness remembers it reads as an empty one."""
         size = 0
         try:
-            if not path.is_file() and not must_be_there:
-                return 0
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 while piece := file.read(PIECE_BYTES):
                     size += len(piece)
                     self._take(self.reading.feed(piece))
                     progress(len(piece))
-        except OSError as error:
-            gone = isinstance(error, FileNotFoundError)
-            what = f"there is no log at {path}" if gone else f"{path} cannot be read: {error.strerror}"
-            raise StoreError(what) from error
+        except FileNotFoundError:
+            if must_be_there:
+                raise
         return size
 
     def _take(self, frames: Sequence[Frame]) -> None:
@@ -229,10 +246,9 @@ class _Check:
 
 
 def _read_status(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes() if path.is_file() else None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    with suppress(FileNotFoundError), open_regular(path) as file:
+        return file.read()
+    return None
 
 
 Fault = tuple[str, int | None, int | None, str | None]
@@ -259,17 +275,29 @@ def _fault(check: _Check, tail: Tail) -> Fault:
     return ("torn", offset, seq, reason) if tail.kind is TailKind.TORN else ("clean", None, None, None)
 
 
-def logs_below(path: Path) -> Iterator[Path]:
+def logs_below(path: Path) -> Sequence[Path]:
     """The logs that a path means: itself, that of a session's directory, or all below a state directory.
 
-    A log that is gone counts where its status document is still there.
+    A log that is gone counts where its status document is still there. Raises StoreError where nobody can look.
     """
-    if path.is_file():
-        yield path
-        return
-    directories = [path] if _is_session(path) else sorted((path / "sessions").glob("*/"))
-    yield from (directory / LOG_NAME for directory in directories if _is_session(directory))
+    try:
+        if not path.is_dir():
+            return [path]
+        inside = path / "sessions"
+        directories = [path] if _is_session(path) or not inside.exists() else sorted(inside.iterdir())
+    except OSError as error:
+        raise StoreError(f"could not look for logs in {path}: {error.strerror}") from error
+    return [directory / LOG_NAME for directory in directories if _is_session(directory)]
 
 
 def _is_session(directory: Path) -> bool:
-    return (directory / LOG_NAME).is_file() or (directory / STATUS_NAME).is_file()
+    """Whether there is a log or a status document, or nobody can look for them."""
+    for name in (LOG_NAME, STATUS_NAME):
+        try:
+            (directory / name).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass
+        return True
+    return False

@@ -164,7 +164,7 @@ def waiting_of(store: SessionStore) -> Waiting:
     waiting: list[WaitingCall] = []
     stranded: list[Stranded] = []
     queues: list[Queue] = []
-    unreadable: dict[str, SemelError] = {}
+    unreadable: dict[str, SemelError] = dict(store.strays())
     for session in store.sessions():
         try:
             found = glance_of(store, session, remember=True)

@@ -16,6 +16,8 @@ SessionStore contract
            from there, else all of it. What lies in front is verified where the file was written to since. All else of an open
            stays. Where nobody had the session since, a log that lost records is damaged, also if it was cut between two.
   STORE-9  `mark` changes whenever the log is written to, and asks for no more than its file says of itself.
+  STORE-10 `sessions` names every session, also one whose log cannot be read or is gone; what cannot be named is in `strays`. None
+           keeps another from being named.
 
 LogWriter contract
   LOG-1  `append` returns after its frames are durable; until then no reader shows them.
@@ -37,11 +39,12 @@ LogWriter contract
          lost its lease, or whose file somebody changed has none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from semel.core.frame import Frame
 from semel.core.values import Frozen
+from semel.errors import StoreError
 from semel.ports.blobs import Blobs
 
 
@@ -143,7 +146,10 @@ class SessionStore(Protocol):
     """All sessions of one state root."""
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions, sorted."""
+        """The ids of all sessions, sorted; one that cannot be read is among them. Raises StoreError only if none can be told."""
+
+    def strays(self) -> Mapping[str, StoreError]:
+        """What may be a session though nothing tells which: by a name for people, with the reason. It cannot be opened."""
 
     def exists(self, session: str) -> bool:
         """Whether the session has a log."""

@@ -290,7 +290,7 @@ LOG_CHECKS: Mapping[str, LogCheck] = {
 
 
 async def check_log(make_bench: Callable[[], LogBench]) -> None:
-    """Hold an adapter to STORE-2, 3, 5 to 9 and LOG-1 to 7, 10 to 13, each on a fresh bench; raises InvariantBroken."""
+    """Hold an adapter to STORE-2, 3, 5 to 10 and LOG-1 to 7, 10 to 13, each on a fresh bench; raises InvariantBroken."""
     for check in LOG_CHECKS.values():
         await check(make_bench())
 

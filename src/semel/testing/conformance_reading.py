@@ -189,12 +189,23 @@ async def _reopened(store: SessionStore, bookmark: Bookmark | None = None, taken
     return writer
 
 
+async def _what_cannot_be_read_is_named(bench: LogBench) -> None:
+    await (await started(bench.process(), "a")).close()
+    await (await bench.process().open("other")).close()
+    bench.plant(SESSION, b"no log at all\n" + bench.raw(SESSION))
+    store = bench.process()
+    refuses_now(LogDamaged, lambda: store.read(SESSION))
+    must(list(store.sessions()) == [SESSION], "a session whose log is damaged is named")
+    must(not store.strays(), "and one that can be named is no stray")
+
+
 READ_CHECKS: Mapping[str, LogCheck] = {
     "LOG-12": _frames_are_found_again,
     "STORE-5": _readers_see_only_what_stays,
     "STORE-6": _frames_are_handed_out,
     "STORE-6 readers": _readers_are_handed_frames_too,
     "STORE-7": _remembered_while_the_log_is_the_same,
+    "STORE-10": _what_cannot_be_read_is_named,
     "STORE-9": _a_mark_tells_that_a_log_was_written_to,
     "STORE-8": _opened_from_a_bookmark,
     "STORE-8 another log": _a_bookmark_of_another_log_is_worth_nothing,

@@ -136,7 +136,7 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
     """Copy all sessions into `target`; one that cannot be read is left out and named."""
     into = _new_root(target, store.root)
     copied: list[Copied] = []
-    left_out: dict[str, str] = {}
+    left_out = {name: f"{error.code}: {error}" for name, error in store.strays().items()}
     for session in store.sessions():
         copy, names = _Copy(into, session), dict[str, int]()
 

@@ -50,8 +50,12 @@ def examine(store: FileStore) -> Iterator[Finding]:
     yield from _root(root)
     yield from _floor(store)
     yield _index(root)
+    strays = store.strays()
     for path in sorted((root.path / SESSIONS).glob("*")):
-        yield from _session(store, path)
+        if path.name in strays:
+            yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_verify(path))
+        else:
+            yield from _session(store, path)
 
 
 def _root(root: Root) -> Iterator[Finding]:
@@ -117,11 +121,6 @@ def _index(root: Root) -> Finding:
 
 def _session(store: FileStore, path: Path) -> Iterator[Finding]:
     session = store.session_in(path.name)
-    if session is None and (path / Place.LOG).exists():
-        yield Finding(
-            weight="problem", about=str(path), what="holds a log, but no session has this directory name", advice=_verify(path)
-        )
-        return
     if session is None:
         yield Finding(weight="note", about=str(path), what="is no session's directory", advice="remove it if nobody needs it")
         return

@@ -1,13 +1,12 @@
 """All sessions of one state directory, each an append-only log file (design 3)."""
 
 import asyncio
-import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from semel.adapters.file import names
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.bookmark import FileBookmark
 from semel.adapters.file.disk import Disk
@@ -17,18 +16,17 @@ from semel.adapters.file.lease import Lease, contact_of, look_at
 from semel.adapters.file.parking import clear, is_marked, refuse_marked
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
-from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
+from semel.adapters.file.roll import lineage_in, session_in, strays
+from semel.adapters.file.root import Place, Root, naming
 from semel.adapters.file.syncs import Syncs
 from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
-from semel.core.frame import Lineage, scan, witnessed
+from semel.core.frame import Lineage, witnessed
 from semel.errors import NewerWriter, StoreError, UnknownSession
 from semel.ports.control import Contact
 from semel.ports.log import Bookmark, TakeFrames, View
 from semel.ports.world import Clock
-
-_FIRST_LINE_BYTES = 4096  # a lineage line with the longest id is shorter
 
 
 class FileStore:
@@ -72,7 +70,7 @@ class FileStore:
 
     def session_in(self, name: str) -> str | None:
         """The id of the session that a directory name stands for; None if it is none of ours."""
-        return self._hidden_id(name) if names.is_digest(name) else names.session_id(name)
+        return session_in(self._root, name)
 
     @property
     def path(self) -> Path:
@@ -84,20 +82,32 @@ class FileStore:
         return Place(self._root, session).log
 
     def sessions(self) -> Sequence[str]:
-        """The ids of all sessions that have a log, or a status that remembers one, sorted: a log that is gone is not hidden."""
-        found: list[str] = []
+        """The ids of all sessions that `is_listed` says yes to, sorted. Raises StoreError only if none can be told."""
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
-            for name in self._disk.names(directory):
-                session = self.session_in(name)
-                if session is not None and (self.exists(session) or self.read_status(session) is not None):
-                    found.append(session)
-        return sorted(found)
+            found = (self.session_in(name) for name in self._disk.names(directory))
+            return sorted(session for session in found if session is not None and self.is_listed(session))
+        return []
+
+    def strays(self) -> Mapping[str, StoreError]:
+        """What may be a session though nothing tells which, by the name of its directory, with the reason."""
+        return strays(self._root, self._known)
+
+    def is_listed(self, session: str) -> bool:
+        """Whether there is a log, a status that remembers one, or something in the way that lets nobody look for them.
+
+        So neither a log that is gone is hidden, nor one that cannot be read.
+        """
+        try:
+            return self.exists(session) or self.read_status(session) is not None
+        except StoreError:
+            return True
 
     def exists(self, session: str) -> bool:
-        """Whether the session has a log with at least a byte in it."""
+        """Whether the session has a log with at least a byte in it, or something else in its place."""
         path = self.log_path(session)
         with naming("look at", path), suppress(FileNotFoundError, NotADirectoryError):
-            return self._disk.status_of(path).st_size > 0
+            found = self._disk.status_of(path)
+            return found.st_size > 0 or not stat.S_ISREG(found.st_mode)
         return False
 
     def made_here(self, session: str) -> bool:
@@ -124,7 +134,7 @@ class FileStore:
         with naming("look at", place.lease), suppress(FileNotFoundError), place.open() as directory:
             look = look_at(place, directory)
             if look.owner is not None:
-                lineage = self._lineage_in(directory, place.log)
+                lineage = lineage_in(self._disk, directory, place.log)
                 return contact_of(self._disk, look, None if lineage is None else lineage.lineage)
         return None
 
@@ -236,27 +246,3 @@ class FileStore:
         lacking = sorted(self.floor.names() - self._known)
         if lacking:
             raise NewerWriter(f"the state directory {self.path}", lacking)
-
-    def _hidden_id(self, name: str) -> str | None:
-        """The id behind a directory name that is only a digest, as the first line of its log says."""
-        path = self.path / SESSIONS / name
-        with (
-            suppress(OSError, StoreError),
-            self._root.sessions() as sessions,
-            self._root.directory(name, sessions, path) as directory,
-        ):
-            lineage = self._lineage_in(directory, path / Place.LOG)
-            if lineage is not None and names.directory_name(lineage.session) == name:
-                return lineage.session
-        return None
-
-    def _lineage_in(self, directory: int, path: Path) -> Lineage | None:
-        """What the first line of a log says; None where there is none yet."""
-        try:
-            fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, path)
-        except FileNotFoundError:
-            return None
-        try:
-            return scan(self._disk.read(fd, limit=_FIRST_LINE_BYTES)).point.lineage
-        finally:
-            self._disk.close(fd)

@@ -7,7 +7,7 @@ it is one process; `crash` ends that process, with or without the power.
 import errno
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -128,6 +128,10 @@ class MemoryStore:
     def sessions(self) -> Sequence[str]:
         """The ids of all sessions, sorted."""
         return sorted(session for session in self.medium.logs if self.exists(session))
+
+    def strays(self) -> Mapping[str, StoreError]:
+        """Memory has none."""
+        return {}
 
     def exists(self, session: str) -> bool:
         """Whether the session has a log."""

@@ -22,6 +22,7 @@ from semel.faces.views import SessionView, view_of
 from semel.ports.log import SessionStore
 
 _TEXT_CHARS, _RESULT_CHARS = 400, 120
+_EXIT_UNREADABLE = 6
 _OUTCOMES = {
     "asked": "waits for a person to approve it",
     "planned": "not sent yet",
@@ -41,22 +42,24 @@ def ls(*, state: str | None, as_json: bool) -> int:
     """List the sessions with the state of their newest run.
 
     An "open" run is carried by nobody: its process died or left, and `semel resume` goes on with it. A "paused" one says what it
-    waits for.
+    waits for. One that cannot be read is listed with the reason's code, and the exit code is then 6.
     """
-    store = ground_of(state).store
-    listed = listing_of(store)
-    if as_json:
-        for item in listed:
+    rows, lost, store = list[tuple[str, ...]](), dict[str, str](), ground_of(state).store
+    for item in listing_of(store):
+        if item.error is not None:
+            lost[item.session] = item.error.message
+        if as_json:
             json_line(msgspec.to_builtins(item))
-        tell_faults(store)
-        return 0
-    rows = [_row(item) for item in listed]
+        else:
+            rows.append(_row(item))
     if rows:
         table(("session", "state", "agent", "records", "last", "held by"), rows)
-    else:
+        for session, why in lost.items():
+            talk(f"{session} cannot be read: {why}")
+    elif not as_json:
         talk("no sessions here")
     tell_faults(store)
-    return 0
+    return _EXIT_UNREADABLE if lost else 0
 
 
 def _row(item: Listing) -> tuple[str, ...]:

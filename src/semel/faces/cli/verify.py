@@ -1,17 +1,18 @@
 """`verify`: logs, byte by byte."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import click
 import msgspec
 
 from semel import wiring
 from semel.core.features import KNOWN
-from semel.core.header import Proven
-from semel.errors import StoreError, UnknownSession
+from semel.core.header import Lineage, Proven
+from semel.errors import BadSessionId, StoreError, UnknownSession
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
@@ -20,7 +21,37 @@ from semel.settings import read_settings
 
 EXIT_DAMAGED = 6
 _LOOKS_MOST = 3  # what a live writer takes back while we read can look like damage for a moment
-Target = tuple[Path, str | None]
+
+
+class LogFiles(Protocol):
+    """What is asked of the logs of a state directory."""
+
+    @property
+    def path(self) -> Path:
+        """The state directory."""
+
+    def sessions(self) -> Sequence[str]:
+        """All sessions."""
+
+    def exists(self, session: str) -> bool:
+        """Whether there is a log."""
+
+    def read_status(self, session: str) -> bytes | None:
+        """The status document."""
+
+    def log_path(self, session: str) -> Path:
+        """Where the log of a session is."""
+
+    def witness(self, session: str, lineage: Lineage | None) -> int:
+        """The highest record that the index calls durable."""
+
+
+class Target(NamedTuple):
+    """A log to check, whose it should be, and the state directory that knows of it."""
+
+    path: Path
+    session: str | None = None
+    store: LogFiles | None = None
 
 
 @verb("semel verify", "semel verify customer-42", "semel verify backup/sessions/customer-42/wal.log --json")
@@ -34,7 +65,7 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
     by file, byte and reason, with what can still be read behind it; the exit code is then 6. A torn tail is no damage: it
     was never acknowledged, and the next open cuts it and keeps its bytes aside.
     """
-    verdicts = list(_checked(list(_targets(target, state)), state))
+    verdicts = list(_checked(list(_targets(target, state))))
     floors = list(_floors(verdicts))
     bad = [verdict for verdict in verdicts if not verdict.good]
     if as_json:
@@ -88,28 +119,60 @@ def _show_floor(floor: Floor) -> None:
 def _targets(target: str | None, state: str | None) -> Iterator[Target]:
     store = wiring.store_of(read_settings(state))
     if target is None:
-        named = {store.log_path(session): session for session in store.sessions()}
-        gone = [path for path in logs_below(store.path) if path not in named]
-        yield from [*named.items(), *((path, None) for path in gone)]
-    elif store.exists(target):
-        yield store.log_path(target), target
-    elif Path(target).exists():
-        yield from ((path, None) for path in logs_below(Path(target)))
+        yield from _all(store)
+    elif _is_session(store, target):
+        yield Target(store.log_path(target), target, store)
+    elif _is_there(path := Path(target)):
+        yield from _all(wiring.store_of(read_settings(path))) if (path / "sessions").exists() else map(Target, logs_below(path))
     else:
-        raise UnknownSession(f"{target!r} is no session here and no file; `semel ls` lists the sessions")
+        raise UnknownSession(f"{target[:200]!r} is no session here and no file; `semel ls` lists the sessions")
 
 
-def _checked(targets: list[Target], state: str | None) -> Iterator[Verdict]:
+def _is_session(store: LogFiles, target: str) -> bool:
+    """Whether a word is the id of a session, also of one whose log is gone; where nobody can look, unless it is a path."""
+    try:
+        return store.exists(target) or store.read_status(target) is not None
+    except BadSessionId:
+        return False
+    except StoreError:
+        return not _is_there(Path(target))
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path leads to anything, if only to a link."""
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _all(store: LogFiles) -> Iterator[Target]:
+    """Every session of a state directory, and every other log in it."""
+    named = {store.log_path(session): session for session in store.sessions()}
+    below = logs_below(store.path) if store.path.exists() else []
+    yield from (Target(path, session, store) for path, session in named.items())
+    yield from (Target(path) for path in below if path not in named)
+
+
+def _checked(targets: list[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
-    store = wiring.store_of(read_settings(state))
-    total = sum(path.stat().st_size for path, _ in targets if path.exists())
+    total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        for path, session in targets:
-            witness = no_witness if session is None else partial(store.witness, session)
+        for path, session, store in targets:
+            witness = no_witness if session is None or store is None else partial(store.witness, session)
             verdict = verify_log(path, session, bar.update, witness)
             for _ in range(_LOOKS_MOST - 1):
                 verdict = verdict if verdict.good or session is None else verify_log(path, session, witness=witness)
             yield verdict
+
+
+def _size(path: Path) -> int:
+    """How long a log is, as far as anybody can tell."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _show(verdict: Verdict) -> None:
@@ -121,6 +184,10 @@ def _show(verdict: Verdict) -> None:
         return
     if verdict.verdict == "torn":
         shown(one_line(f"{name}: torn at byte {verdict.offset}, which the next open cuts ({verdict.reason}); {facts}"))
+        return
+    if verdict.verdict == "unreadable":
+        shown(one_line(f"{name}: unreadable: {verdict.reason}"))
+        shown(one_line(f"  in {verdict.path}"))
         return
     if verdict.verdict == "incomplete":
         shown(one_line(f"{name}: incomplete: {verdict.reason}; {facts}"))
@@ -138,7 +205,9 @@ def _show(verdict: Verdict) -> None:
 
 
 def _bad_blob(blob: BadBlob) -> str:
-    return f"  blob {blob.name}, named by record {blob.seq}, is {blob.what}; copy it from a backup into `blobs` beside the log"
+    why = "" if blob.why is None else f" ({blob.why})"
+    what = f"blob {blob.name}, named by record {blob.seq}, is {blob.what}{why}"
+    return one_line(f"  {what}; copy it from a backup into `blobs` beside the log")
 
 
 def _behind(proven: Proven) -> str:
