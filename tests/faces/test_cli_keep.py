@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.names import directory_name
 from semel.core.frame import line_of, scan
 from tests.faces.support import Shop, open_shop, tree
 
@@ -305,3 +306,58 @@ def test_a_listing_says_that_the_index_was_damaged(tmp_path: Path) -> None:
         assert shop.semel(verb).err.count("index.db") == 0
         (shop.state / "index.db").write_bytes(b"nonsense" * 600)
         assert "index.db was damaged" in shop.semel(verb).err
+
+
+def test_a_session_that_only_the_index_remembers_is_named_as_damaged_by_whoever_looks(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    hidden = "Ä" * 90  # its directory's name does not tell its id
+    for session in ("s", hidden, "whole"):
+        shop.semel("run", "Pay 17", "--session", session)
+    assert shop.semel("ls").exit == 0
+    for session in ("s", directory_name(hidden)):
+        (shop.log(session).parent / "status.json").unlink()
+        shop.log(session).unlink()
+    before = tree(tmp_path)
+    listed = {one["session"]: one["error"] for one in shop.semel("ls", "--json").lines}
+    assert {session: error and error["code"] for session, error in listed.items()} == {
+        "s": "log_damaged",
+        hidden: "log_damaged",
+        "whole": None,
+    }
+    assert shop.semel("inbox").exit == 6
+    for target, count in ((), 3), (("s",), 1), ((str(shop.state),), 3), ((str(shop.log("s").parent),), 1):
+        done = shop.semel("verify", *target, "--json")
+        verdicts = sorted(log["verdict"] for log in done.json["logs"])
+        assert (done.exit, verdicts) == (6, ["clean", "damaged", "damaged"][-1 if count == 1 else 0 :])
+    assert "was durable" in shop.semel("show", "s").refusal()
+    done = shop.semel("doctor")
+    assert (done.exit, done.out.count("was durable")) == (1, 2)
+    done = shop.semel("backup", str(tmp_path / "copy"))
+    assert (done.exit, done.out) == (6, f"1 sessions copied to {tmp_path / 'copy'}\n")
+    assert done.err.count("left out") == 2
+    shop.log("s").write_bytes(b"")
+    shop.log("s").chmod(0o600)
+    assert shop.semel("verify", "s").exit == 6
+    shop.log("s").unlink()
+    assert {path: content for path, content in tree(tmp_path).items() if "copy" not in str(path)} == before
+    (shop.state / "index.db").unlink()  # control: nobody remembers them any more
+    assert shop.semel("verify").exit == shop.semel("doctor").exit == 0
+
+
+def test_a_session_that_somebody_removed_is_named_as_a_note_and_can_be_made_anew(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    for session in ("s", "whole"):
+        shop.semel("run", "Pay 17", "--session", session)
+    shop.semel("ls")
+    shutil.rmtree(shop.log("s").parent)
+    done = shop.semel("doctor")
+    assert done.exit == 0
+    assert "s: had 15 records, as the index remembers, and its directory was removed" in done.out
+    done = shop.semel("verify")
+    assert done.exit == 0
+    assert "s had 15 records, as the index remembers, and its directory was removed" in done.err
+    assert shop.semel("reindex").exit == 0
+    assert "its directory was removed" in shop.semel("doctor").out
+    assert shop.semel("run", "Pay 17", "--session", "s", "--key", "new").exit == 0
+    shop.semel("ls")
+    assert shop.semel("verify").err == ""

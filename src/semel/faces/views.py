@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import json
 
 from semel.core.decide import known_delivery
-from semel.core.frame import Frame, witnessed
+from semel.core.frame import Frame
 from semel.core.open_calls import OpenCall, answered_calls
 from semel.core.open_log import Opening
 from semel.core.records import AgentRef, ApprovalResolved, Delivery
@@ -32,9 +32,12 @@ class SessionView:
 
 
 def check_known(store: SessionStore, session: str) -> None:
-    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at."""
+    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at.
+
+    Raises IndexUnavailable where nobody can tell now.
+    """
     if not store.exists(session):
-        remembered = witnessed(store.read_status(session))
+        remembered = store.remembered(session)
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")

@@ -188,5 +188,11 @@ class SessionStore(Protocol):
     def index_faults(self) -> Sequence[str]:
         """What this process has found damaged of what was remembered, one sentence each."""
 
+    def remembered(self, session: str) -> int:
+        """The highest record of a session without a log that something beside it calls durable; 0 if none was.
+
+        Raises IndexUnavailable.
+        """
+
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -17,7 +17,6 @@ from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.repair import DAMAGED_STATUS
 from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
 from semel.adapters.file.store import FileStore
-from semel.core.frame import witnessed
 from semel.core.status import decode_status
 from semel.core.values import Frozen
 from semel.errors import SemelError
@@ -49,7 +48,7 @@ def examine(store: FileStore) -> Iterator[Finding]:
         return
     yield from _root(root)
     yield from _floor(store)
-    yield _index(root)
+    yield from _index(store)
     strays = store.strays()
     for path in sorted((root.path / SESSIONS).glob("*")):
         if path.name in strays:
@@ -102,21 +101,30 @@ def _floor(store: FileStore) -> Iterator[Finding]:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
 
-def _index(root: Root) -> Finding:
-    index = Index(root.path)
+def _index(store: FileStore) -> Iterator[Finding]:
+    index = Index(store.path)
     if not index.path.exists():
-        return Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+        yield Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+        return
     try:
-        count = index.sessions()
+        count, removed = index.sessions(), store.removed()
     except SemelError as error:
-        return Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
+        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
+        return
     if count is None:
         what = "is damaged, so it testifies to nothing, and listings read every log"
         advice = (
             "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
         )
-        return Finding(weight="note", about=str(index.path), what=what, advice=advice)
-    return Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
+        yield Finding(weight="note", about=str(index.path), what=what, advice=advice)
+    else:
+        yield Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
+    yield from (_removed(session, head) for session, head in removed.items())
+
+
+def _removed(session: str, head: int) -> Finding:
+    what = f"had {head} records, as the index remembers, and its directory was removed"
+    return Finding(weight="note", about=session, what=what, advice="nothing, if somebody removed it; else restore a backup")
 
 
 def _session(store: FileStore, path: Path) -> Iterator[Finding]:
@@ -146,7 +154,8 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
     """The log, who holds it, and whether the status document is as new as it."""
     try:
         raw, owner = store.read_status(session), store.owner(session)
-        head = store.read(session).head if store.exists(session) or witnessed(raw) else None
+        head = store.read(session).head if store.exists(session) or store.remembered(session) else None
+        before = store.witness(session, None) if head is None else 0
     except SemelError as error:
         yield Finding(weight="problem", about=session, what=str(error), advice=_verify(path))
         return
@@ -155,6 +164,8 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
         return
     if head is None:
         yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
+        if before:
+            yield _removed(session, before)
         return
     status = decode_status(raw)
     if status is None or status.head_seq < head:

@@ -89,7 +89,8 @@ class Index:
         """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable."""
         try:
             return {row[0]: _named(row).head_seq for row in self._ask(lambda db: list(_sound_rows(db))) or ()}
-        except _Damaged:
+        except _Damaged as error:
+            self._tell(self._unheard(error))
             return {}
 
     def forget(self, session: str) -> None:
@@ -134,7 +135,7 @@ class Index:
         try:
             return self._ask(lambda db: self._sound(db, session))
         except _Damaged as error:
-            self._tell(f"{self.path} is damaged ({error}), so it testifies to nothing; the next listing writes it anew")
+            self._tell(self._unheard(error))
             return None
 
     def _sound(self, db: sqlite3.Connection, session: str) -> Row | None:
@@ -144,6 +145,9 @@ class Index:
             return row
         self._tell(f"{self.path} is damaged: its row of session {session!r} is not what was written, and testifies to nothing")
         return None
+
+    def _unheard(self, error: _Damaged) -> str:
+        return f"{self.path} is damaged ({error}), so it testifies to nothing; the next listing writes it anew"
 
     def _tell(self, fault: str) -> None:
         if fault not in self.faults:

@@ -223,6 +223,10 @@ class MemoryStore:
         """Keep what was derived from a log."""
         self.medium.logs[session].remembered = (mark, content)
 
+    def remembered(self, session: str) -> int:
+        """The highest record that the status calls durable."""
+        return witnessed(self.read_status(session))
+
     @property
     def index_faults(self) -> Sequence[str]:
         """Memory has none."""

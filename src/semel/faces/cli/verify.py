@@ -1,8 +1,7 @@
 """`verify`: logs, byte by byte."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,7 +15,7 @@ from semel.errors import BadSessionId, StoreError, UnknownSession
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
-from semel.faces.verify import BadBlob, Verdict, logs_below, no_witness, verify_log
+from semel.faces.verify import LOG_NAME, BadBlob, Verdict, Witness, logs_below, no_witness, verify_log
 from semel.settings import read_settings
 
 EXIT_DAMAGED = 6
@@ -45,13 +44,34 @@ class LogFiles(Protocol):
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that the index calls durable."""
 
+    def remembered(self, session: str) -> int:
+        """The same of a session without a log, by whatever is beside it."""
+
+    def removed(self) -> Mapping[str, int]:
+        """Sessions that only the index remembers."""
+
+    def session_in(self, name: str) -> str | None:
+        """Whose a directory is."""
+
+    @property
+    def index_faults(self) -> Sequence[str]:
+        """What was found damaged of the index."""
+
 
 class Target(NamedTuple):
-    """A log to check, whose it should be, and the state directory that knows of it."""
+    """A log to check, whose it should be, and who knows how far it was durable."""
 
     path: Path
     session: str | None = None
+    witness: Witness = no_witness
+
+
+class Scope(NamedTuple):
+    """What to check, and the state directory that it belongs to, of which it may be all."""
+
+    targets: Sequence[Target]
     store: LogFiles | None = None
+    whole: bool = False
 
 
 @verb("semel verify", "semel verify customer-42", "semel verify backup/sessions/customer-42/wal.log --json")
@@ -65,7 +85,8 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
     by file, byte and reason, with what can still be read behind it; the exit code is then 6. A torn tail is no damage: it
     was never acknowledged, and the next open cuts it and keeps its bytes aside.
     """
-    verdicts = list(_checked(list(_targets(target, state))))
+    scope = _scope(target, state)
+    verdicts = list(_checked(scope.targets))
     floors = list(_floors(verdicts))
     bad = [verdict for verdict in verdicts if not verdict.good]
     if as_json:
@@ -79,7 +100,8 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
             _show_floor(floor)
         if not verdicts:
             talk("no logs here")
-    return EXIT_DAMAGED if bad or any(floor.fault for floor in floors) else 0
+    asked = _tell_index(scope)
+    return EXIT_DAMAGED if bad or any(floor.fault for floor in floors) or not asked else 0
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,22 +138,58 @@ def _show_floor(floor: Floor) -> None:
     shown(one_line(f"floor: {floor.fault or f'names {names}{lacking}'}"))
 
 
-def _targets(target: str | None, state: str | None) -> Iterator[Target]:
+def _tell_index(scope: Scope) -> bool:
+    """Say what the index knows of sessions that have no directory, and what is wrong with it; False if it cannot be asked."""
+    if scope.store is None:
+        return True
+    try:
+        for session, head in scope.store.removed().items() if scope.whole else ():
+            talk(f"{session} had {head} records, as the index remembers, and its directory was removed")
+    except StoreError as error:
+        talk(str(error))
+        return False
+    for fault in scope.store.index_faults:
+        talk(fault)
+    return True
+
+
+def _scope(target: str | None, state: str | None) -> Scope:
     store = wiring.store_of(read_settings(state))
     if target is None:
-        yield from _all(store)
-    elif _is_session(store, target):
-        yield Target(store.log_path(target), target, store)
-    elif _is_there(path := Path(target)):
-        yield from _all(wiring.store_of(read_settings(path))) if (path / "sessions").exists() else map(Target, logs_below(path))
-    else:
+        return Scope(list(_all(store)), store, whole=True)
+    if _is_session(store, target):
+        return Scope([Target(store.log_path(target), target, _witness_of(store, target))], store)
+    if not _is_there(path := Path(target)):
         raise UnknownSession(f"{target[:200]!r} is no session here and no file; `semel ls` lists the sessions")
+    if (path / "sessions").exists():
+        there = wiring.store_of(read_settings(path))
+        return Scope(list(_all(there)), there, whole=True)
+    return _at(path)
+
+
+def _at(path: Path) -> Scope:
+    """The log at a path, or in it; if that is within a state directory, its index is asked, also about a log that is gone."""
+    gone = path / LOG_NAME
+    found = logs_below(path) or [gone]
+    root = wiring.root_of(found[0])
+    store = None if root is None else wiring.store_of(read_settings(root))
+    session = None if store is None else store.session_in(found[0].parent.name)
+    if store is None or session is None:
+        return Scope([Target(log) for log in found if log != gone or _is_there(gone)])
+    if found == [gone] and not _is_there(gone) and not store.remembered(session):
+        return Scope([], store)
+    return Scope([Target(log, None, _witness_of(store, session)) for log in found], store)
+
+
+def _witness_of(store: LogFiles, session: str) -> Witness:
+    """What the index knows of a log, or of what was there if its first line is lost."""
+    return lambda lineage: store.remembered(session) if lineage is None else store.witness(session, lineage)
 
 
 def _is_session(store: LogFiles, target: str) -> bool:
     """Whether a word is the id of a session, also of one whose log is gone; where nobody can look, unless it is a path."""
     try:
-        return store.exists(target) or store.read_status(target) is not None
+        return store.exists(target) or store.read_status(target) is not None or store.remembered(target) > 0
     except BadSessionId:
         return False
     except StoreError:
@@ -151,16 +209,15 @@ def _all(store: LogFiles) -> Iterator[Target]:
     """Every session of a state directory, and every other log in it."""
     named = {store.log_path(session): session for session in store.sessions()}
     below = logs_below(store.path) if store.path.exists() else []
-    yield from (Target(path, session, store) for path, session in named.items())
+    yield from (Target(path, session, _witness_of(store, session)) for path, session in named.items())
     yield from (Target(path) for path in below if path not in named)
 
 
-def _checked(targets: list[Target]) -> Iterator[Verdict]:
+def _checked(targets: Sequence[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
     total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        for path, session, store in targets:
-            witness = no_witness if session is None or store is None else partial(store.witness, session)
+        for path, session, witness in targets:
             verdict = verify_log(path, session, bar.update, witness)
             for _ in range(_LOOKS_MOST - 1):
                 verdict = verdict if verdict.good or session is None else verify_log(path, session, witness=witness)
