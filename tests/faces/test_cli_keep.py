@@ -2,13 +2,15 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from semel.adapters.file.names import directory_name
 from semel.core.frame import line_of, scan
-from tests.faces.support import Shop, open_shop, tree
+from tests.faces.support import Done, Shop, open_shop, tree
 
 
 def damage(shop: Shop, session: str, seq: int) -> bytes:
@@ -361,3 +363,35 @@ def test_a_session_that_somebody_removed_is_named_as_a_note_and_can_be_made_anew
     assert shop.semel("run", "Pay 17", "--session", "s", "--key", "new").exit == 0
     shop.semel("ls")
     assert shop.semel("verify").err == ""
+
+
+def test_reindex_says_which_sessions_it_could_not_write_down(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    for session in ("one", "two"):
+        shop.semel("run", "Pay 17", "--session", session)
+    shop.semel("ls")
+    known = (shop.state / "index.db").read_bytes()
+
+    def full(*words: str) -> Done:
+        """The command on a disk that takes not a byte more of any file."""
+        ran = subprocess.run(
+            ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "semel", *words],
+            cwd=shop.place,
+            env=shop.environment({}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    done = full("reindex", "--json")
+    assert (done.exit, done.json["sessions"], sorted(done.json["unwritten"])) == (1, 0, ["one", "two"])
+    done = full("reindex")
+    assert (done.exit, done.out, done.err.count("could not be indexed")) == (1, "0 sessions indexed\n", 2)
+    assert full("ls").exit == 0  # a listing needs no more than the logs
+    (shop.state / "index.db").unlink()
+    assert (full("reindex").exit, full("ls").exit) == (1, 0)
+    (shop.state / "index.db").write_bytes(known)
+    (shop.state / "index.db").chmod(0o600)
+    done = shop.semel("reindex", "--json")  # control
+    assert (done.exit, done.json) == (0, {"sessions": 2, "unreadable": {}, "unwritten": {}})

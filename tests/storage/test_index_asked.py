@@ -4,8 +4,10 @@ Every log here is cut between two frames, with a status document that is gone, s
 which was durable is missing.
 """
 
+import asyncio
 import json
 import sqlite3
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -91,8 +93,6 @@ async def test_an_open_waits_for_an_index_that_is_held_only_for_a_while(root: Pa
     with process("index_user", "hold", root) as other:
         assert other.hear() == "held"
         store = FileStore(root, SystemClock(), known=KNOWN, inline_sync=False)
-        import asyncio
-
         opening = asyncio.ensure_future(store.open("whole"))
         await asyncio.sleep(0.4)
         assert not opening.done()
@@ -189,8 +189,6 @@ async def test_only_damage_drops_the_index_and_what_can_be_read_of_it_is_kept(ro
 
 
 async def test_the_index_of_many_processes_never_refuses_one_of_them(root: Path) -> None:
-    from contextlib import ExitStack
-
     (root / "sessions" / "cut").rename(root.parent / "away")
     with ExitStack() as stack:
         others = [stack.enter_context(process("index_user", "list", root, 20)) for _ in range(8)]
