@@ -188,6 +188,55 @@ async def test_only_damage_drops_the_index_and_what_can_be_read_of_it_is_kept(ro
     assert fresh.index_faults == ()  # control: a sound one says nothing
 
 
+def test_the_rows_before_a_lost_page_outlive_it(tmp_path: Path) -> None:
+    index, content = Index(tmp_path), json.dumps({"lineage": "l", "head_seq": 7, "more": "x" * 600}).encode()
+    for number in range(60):
+        index.remember(f"s{number:02}", "mark", content)
+    path = tmp_path / "index.db"
+    data = bytearray(path.read_bytes())
+    at = data.index(b"s30mark") // 4096 * 4096
+    data[at : at + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    assert index.sessions() is None
+    Index(tmp_path).mend()
+    kept = rows(tmp_path)
+    assert index.sessions() == len(kept)
+    assert {f"s{number:02}" for number in range(20)} <= set(kept)
+    assert "s30" not in kept
+
+
+async def test_a_bit_that_flips_in_the_schema_of_the_index_never_makes_it_one_that_refuses(root: Path) -> None:
+    path = root / "index.db"
+    whole, cases = path.read_bytes(), 0
+    start = whole.index(b"CREATE TABLE") - 60
+    for at in (*range(40), *range(start, 4096, 2)):
+        for name in ("-journal", "-wal", "-shm"):
+            path.with_name(path.name + name).unlink(missing_ok=True)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :])
+        Index(root).witness("cut", None)
+        if at != 18:  # which says that only a later SQLite may write to it
+            Index(root).remember("whole", "mark", b"{}")
+            assert Index(root).recall("whole", "mark") == b"{}"
+        cases += 1
+    print(f"{cases} flipped bits")
+    assert cases >= 150
+
+
+async def test_an_index_that_another_process_has_just_made_anew_is_not_dropped_again(root: Path) -> None:
+    late, content = Index(root), b'{"lineage":"l","head_seq":3}'
+    (root / "index.db").write_bytes(b"nonsense" * 1000)
+    assert late.witness("cut", None) == 0
+    change = late._change  # where it learns that it is damaged, and before it does something about that
+
+    def overtaken(why: str) -> None:
+        Index(root).remember("whole", "mark", content)
+        make_anew(why)
+
+    make_anew, late._make_anew = late._make_anew, overtaken  # type: ignore[method-assign]  # the other process
+    change(lambda db: db.execute("SELECT 1"))
+    assert rows(root) == {"whole": 3}
+
+
 async def test_the_index_of_many_processes_never_refuses_one_of_them(root: Path) -> None:
     (root / "sessions" / "cut").rename(root.parent / "away")
     with ExitStack() as stack:

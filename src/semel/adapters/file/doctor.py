@@ -12,7 +12,6 @@ from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
 from semel.adapters.file.index import NAME as INDEX
-from semel.adapters.file.index import Index
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.repair import DAMAGED_STATUS
 from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
@@ -102,7 +101,7 @@ def _floor(store: FileStore) -> Iterator[Finding]:
 
 
 def _index(store: FileStore) -> Iterator[Finding]:
-    index = Index(store.path)
+    index = store.index
     if not index.path.exists():
         yield Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
         return

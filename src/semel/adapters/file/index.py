@@ -67,6 +67,7 @@ class Index:
         self.path = root / NAME
         self.faults: tuple[str, ...] = ()
         self._impatient_until = 0.0
+        self._seen: tuple[int, ...] = ()  # the file that was asked last, as it was then
 
     def recall(self, session: str, mark: str) -> bytes | None:
         """What was remembered of a session whose log has this mark. Not to be able to ask is not to remember."""
@@ -165,18 +166,20 @@ class Index:
                 raise IndexUnavailable(self._cannot(str(again))) from again
 
     def _make_anew(self, why: str) -> None:
-        """Drop a damaged index, and keep the rows that can still be read of it."""
-        rows: list[Row] = []
+        """Drop a damaged index, and keep the rows that can still be read of it; one that others have just made anew is left."""
+        rows, damaged = list[Row](), self._seen
 
         def read(db: sqlite3.Connection) -> None:
             for row in _sound_rows(db):
-                rows.append(row)  # noqa: PERF402  what was read before the damage is kept
+                rows.append(row)  # one by one: those before the damage are kept
 
         with suppress(_Damaged):
             self._ask(read)
-        with _one_at_a_time, suppress(FileNotFoundError):
-            for name in (NAME, f"{NAME}-journal"):
-                self.path.with_name(name).unlink()
+        with _one_at_a_time:
+            if not self._is_there() or self._seen != damaged:
+                return
+            for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
+                self.path.with_name(name).unlink(missing_ok=True)
         self._ask(lambda db: db.executemany(_PUT, rows), write=True)
         lost = f"it is written anew, with {len(rows)} of its rows; what it alone remembered of other logs is lost"
         self._tell(f"{self.path} was damaged ({why}): {lost}")
@@ -194,6 +197,8 @@ class Index:
                     found = self._transact(act, "rw", wait)
                 except sqlite3.Error as second:
                     raise self._meaning(second, wait) from second
+            except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
+                raise _Damaged("its schema is no text") from error
             except OSError as error:
                 raise IndexUnavailable(self._cannot(error.strerror or str(error))) from error
         self._impatient_until = 0.0
@@ -248,6 +253,7 @@ class Index:
             return False
         if stat.S_ISREG(found.st_mode) and (found.st_nlink > 1 or found.st_uid != os.geteuid()):
             raise PermissionError(None, "it has another owner, or hard links")
+        self._seen = found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
         return stat.S_ISREG(found.st_mode)
 
 

@@ -65,6 +65,11 @@ class FileStore:
         return self._root
 
     @property
+    def index(self) -> Index:
+        """The index, for upkeep."""
+        return self._index
+
+    @property
     def known(self) -> frozenset[str]:
         """The features that this build can interpret."""
         return self._known
@@ -219,10 +224,6 @@ class FileStore:
         place = Place(self._root, session)
         with naming("use", place.log), place.open() as directory:
             clear(place, directory)
-
-    def mend_index(self) -> None:
-        """Write a damaged index anew, with what can still be read of it; a sound one is left. Raises IndexUnavailable."""
-        self._index.mend()
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
