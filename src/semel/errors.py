@@ -22,6 +22,7 @@
     │   ├── ForeignWrite       the file changed under its writer (W34)
     │   ├── WriterPoisoned     a write or sync failed; nothing more is accepted (HAZ3)
     │   ├── AppendRefused      the store refused before writing anything
+    │   ├── IndexUnavailable   the index, which may know more than a log says, cannot be asked now
     │   ├── BlobDamaged        content beside a log is missing or is not what its name says
     │   ├── SessionFull        the log would grow beyond its ceiling; nothing was written (W12)
     │   └── UnsafeStore        permissions, file type or file system
@@ -231,6 +232,13 @@ class AppendRefused(StoreError):
     """The append was refused before a byte was written."""
 
     code = "append_refused"
+
+
+class IndexUnavailable(StoreError):
+    """The index cannot be asked now whether a log has lost records that it remembers, so the log is not used. Try again."""
+
+    code = "index_unavailable"
+    retry = "later"
 
 
 class BlobDamaged(StoreError):

@@ -4,6 +4,7 @@ Syncs run in threads here, as a Runtime has them by default; nothing waits for a
 """
 
 import asyncio
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +51,13 @@ class HeldDisk(Disk):
         self._maker = threading.get_ident()
         self._entered, self._go = threading.Event(), threading.Event()
         self._go.set()
+        self.full_for = 0  # so many writes from now on find no space
+
+    def write(self, fd: int, data: bytes, offset: int | None = None) -> None:
+        if self.full_for:
+            self.full_for -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(fd, data, offset)
 
     def hold(self) -> None:
         """Let the next sync wait."""

@@ -24,8 +24,11 @@ async def lost(_arguments: object, _call: object) -> object:
     raise ConnectionResetError("gone")
 
 
-async def process_beside_a_sync(tmp_path: Path, plant: Plant = nothing) -> list[str]:
-    """The second call starts its process while the return of the first is being synced; tells the types of all records."""
+async def process_beside_a_sync(tmp_path: Path, plant: Plant = nothing, *, full_for: int = 0) -> list[str]:
+    """The second call starts its process while the return of the first is being synced; tells the types of all records.
+
+    So many writes behind that sync find no space.
+    """
     disk = HeldDisk()
 
     async def act(_arguments: object, told: Call[object]) -> str:
@@ -35,6 +38,7 @@ async def process_beside_a_sync(tmp_path: Path, plant: Plant = nothing) -> list[
         await disk.held()
         try:
             told.spawned(MARK)
+            disk.full_for = full_for
         finally:
             disk.let_go()
         return "two"
@@ -52,6 +56,16 @@ async def process_beside_a_sync(tmp_path: Path, plant: Plant = nothing) -> list[
 async def test_a_process_that_starts_while_the_return_of_another_call_is_synced_is_recorded_behind_it(tmp_path: Path) -> None:
     events = await process_beside_a_sync(tmp_path)
     assert [kind for kind in events if kind in ("tool_call_returned", "tool_process")] == ["tool_call_returned", "tool_process"]
+
+
+@pytest.mark.parametrize("full_for", [1, 2])
+async def test_a_process_that_there_is_no_space_for_behind_a_sync_undoes_nothing_and_is_recorded_with_the_next(
+    full_for: int, tmp_path: Path
+) -> None:
+    """What was synced is durable, whatever becomes of the note behind it."""
+    events = await process_beside_a_sync(tmp_path, full_for=full_for)
+    kinds = ("tool_call_returned", "tool_process", "tool_batch_finished", "run_finished")
+    assert [kind for kind in events if kind in kinds] == list(kinds if full_for == 1 else [kinds[0], *kinds[2:]])
 
 
 async def both_at_once(

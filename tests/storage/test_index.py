@@ -183,7 +183,7 @@ async def test_processes_that_list_at_once_agree(root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "semel", "reindex", "--json", "--state", str(root)], capture_output=True, check=True
     )
-    assert done.stdout == b'{"sessions":4,"unreadable":{}}\n'
+    assert done.stdout == b'{"sessions":4,"unreadable":{},"unwritten":{}}\n'
 
 
 async def test_the_index_adds_usage_and_when_a_request_is_due(root: Path) -> None:

@@ -21,7 +21,7 @@ from semel.core.records import Record, RunFinished, RunStarted
 from semel.core.state import Logged, Session
 from semel.engine.feed import Committed, Feed
 from semel.engine.waiting import to_its_end
-from semel.errors import AppendRefused, CorruptLog, SessionFull
+from semel.errors import AppendRefused, CorruptLog, SessionFull, StoreError
 from semel.ports.blobs import Blobs
 from semel.ports.log import LogWriter, Payload
 from semel.ports.world import Clock
@@ -76,8 +76,9 @@ class Barrier:
         """Write a record that only matters while this machine is up: a process death keeps it, a power loss may not (LOG-7).
 
         It counts in the state from the next commit on, which makes it durable. Raises CorruptLog, and writes nothing, where it
-        contradicts the log; one that is told of during a commit is dropped then. In a full log, only what the reserve has room
-        for is written: the first mark of each call, but not of those that run again.
+        contradicts the log. One that is told of during a commit is dropped then, and waits for the next commit where the log does
+        not take it. In a full log, only what the reserve has room for is written: the first mark of each call, but not of those
+        that run again.
         """
         if self._one_at_a_time.locked():
             self._waiting_notes.append(record)
@@ -111,15 +112,13 @@ class Barrier:
 
     async def _commit(self, choose: Callable[[Session], Sequence[Record]]) -> None:
         async with self._one_at_a_time:
+            self._write_waiting_notes()
             try:
                 records = choose(self.state)
                 if records:
                     await self._append((*self._held, *records), held=len(self._held))
             finally:
-                notes, self._waiting_notes = self._waiting_notes, []
-                for record in notes:
-                    with suppress(CorruptLog):  # of a call that this very commit closed
-                        self._write_note(record)
+                self._write_waiting_notes()
 
     async def _append(self, batch: Sequence[Record], *, held: int) -> None:
         at_ms = self._clock.now_ms()
@@ -176,6 +175,19 @@ class Barrier:
                     raise  # what is wrong with the batch itself does not pass
                 await self._clock.sleep(seconds)
         return await self._writer.append(payloads, at_ms=at_ms)
+
+    def _write_waiting_notes(self) -> None:
+        """Write what was told of during a commit. What the log does not take now waits for the next commit.
+
+        It raises nothing: it would take the place of what became of the commit, whose records may be durable.
+        """
+        while self._waiting_notes:
+            try:
+                with suppress(CorruptLog):  # of a call that the commit closed
+                    self._write_note(self._waiting_notes[0])
+            except StoreError:
+                return
+            del self._waiting_notes[0]
 
     def _write_note(self, record: Record) -> None:
         at_ms = self._clock.now_ms()

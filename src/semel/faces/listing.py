@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import msgspec
 
 from semel.core.status import StatusState
-from semel.errors import SemelError
-from semel.faces.views import glance_of
+from semel.core.summary import encode_summary, summary_of
+from semel.errors import SemelError, StoreError
+from semel.faces.views import glance_of, view_of
 from semel.ports.log import SessionStore
 
 
@@ -30,6 +31,39 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     updated_at_ms: int | None = None
     error: Unreadable | None = None
+
+
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of deriving the index of one session anew. Where one of these is there, what it held before is still there.
+
+    `unreadable` says why its log cannot be read, `unwritten` why the index cannot be written to; `busy` that it is being written.
+    """
+
+    session: str
+    unreadable: str | None = None
+    unwritten: str | None = None
+    busy: bool = False
+
+
+def derived_anew(store: SessionStore) -> Iterator[Derived]:
+    """Read every log, against what the index remembers of it, and put what it says into the index."""
+    for session in store.sessions():
+        try:
+            view = view_of(store, session)
+        except SemelError as error:
+            yield Derived(session=session, unreadable=str(error))
+            continue
+        if view.mark is None:
+            yield Derived(session=session, busy=True)
+            continue
+        try:
+            store.remember(session, view.mark, encode_summary(summary_of(view.state, view.state.digest)))
+        except StoreError as error:
+            yield Derived(session=session, unwritten=str(error))
+            continue
+        yield Derived(session=session)
+    for name, stray in store.strays().items():
+        yield Derived(session=name, unreadable=str(stray))
 
 
 def listing_of(store: SessionStore) -> Iterator[Listing]:

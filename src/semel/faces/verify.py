@@ -124,7 +124,7 @@ def unreadable(path: Path, session: str | None, why: str) -> Verdict:
 def _verdict(path: Path, session: str | None, progress: Progress, witness: Witness, opener: Opener) -> Verdict:
     anchor = witnessed(_read_status(path.with_name(STATUS_NAME), opener))  # read first: the log only grows
     check = _Check(session, opener)
-    size = check.read(path, progress, must_be_there=not anchor)
+    size = check.read(path, progress, must_be_there=not anchor and (path.exists() or not witness(None)))
     point = check.reading.point
     tail = check.reading.tail(max(anchor, witness(point.lineage)))
     lineage = point.lineage

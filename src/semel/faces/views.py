@@ -1,13 +1,14 @@
 """Sessions as a reader sees them: no lease, nothing written, only what can never vanish (P6)."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import json
 
 from semel.core.decide import known_delivery
-from semel.core.frame import Frame, witnessed
+from semel.core.frame import Frame
 from semel.core.open_calls import OpenCall, answered_calls
 from semel.core.open_log import Opening
 from semel.core.records import AgentRef, ApprovalResolved, Delivery
@@ -16,7 +17,7 @@ from semel.core.summary import Summary, agent_of, decode_summary, encode_summary
 from semel.core.values import JSON, Part, clean_json, clean_text
 from semel.core.waiting import RESUMED, WaitKind
 from semel.engine.feed import Committed, Event, Live
-from semel.errors import LogDamaged, SemelError, UnknownSession
+from semel.errors import IndexUnavailable, LogDamaged, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
 from semel.ports.log import SessionStore
 
@@ -31,9 +32,12 @@ class SessionView:
 
 
 def check_known(store: SessionStore, session: str) -> None:
-    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at."""
+    """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at.
+
+    Raises IndexUnavailable where nobody can tell now.
+    """
     if not store.exists(session):
-        remembered = witnessed(store.read_status(session))
+        remembered = store.remembered(session)
         if remembered:
             raise LogDamaged(f"the log of session {session!r}", 0, 0, f"record {remembered} was durable, but the log is gone")
         raise UnknownSession(f"there is no session {session!r} here; `semel ls` lists those that are")
@@ -144,7 +148,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     """What the index knows of a session, or what its log says where that has grown behind the index (P33).
 
     Only a listing remembers what it found: what may be refused writes nothing.
-    Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog.
+    Raises UnknownSession, LogDamaged, NewerWriter, CorruptLog, IndexUnavailable.
     """
     known = decode_summary(store.recall(session))
     if known is not None:
@@ -152,7 +156,8 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     view = view_of(store, session)
     found = summary_of(view.state, view.state.digest)
     if remember and view.mark is not None:
-        store.remember(session, view.mark, encode_summary(found))
+        with suppress(IndexUnavailable):  # it saves reading the log once more, no more
+            store.remember(session, view.mark, encode_summary(found))
     return found
 
 

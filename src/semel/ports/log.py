@@ -10,7 +10,8 @@ SessionStore contract
   STORE-6  `open` and `read` with `take` hand it their frames, each once, in order and in pieces, as they are read; so a log need
            not fit into memory. `open` changes nothing before all are verified. What `take` raises ends either.
   STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
-           nothing that is damaged is recalled (P33).
+           nothing that is damaged is recalled (P33). What was remembered is a witness: `open` and `read` raise LogDamaged for a
+           log that lacks its records, and IndexUnavailable where it is there and cannot be asked now.
   STORE-8  `open` with the bookmark of an earlier writer of this store hands out only what lies behind it, where the log goes on
            from there, else all of it. What lies in front is verified where the file was written to since. All else of an open
            stays. Where nobody had the session since, a log that lost records is damaged, also if it was cut between two.
@@ -181,10 +182,17 @@ class SessionStore(Protocol):
         """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a view with this mark. Never fails: it is a convenience."""
+        """Keep what was derived from a view with this mark. Raises IndexUnavailable; whoever lists goes on without."""
 
-    def forget(self) -> None:
-        """Forget all that was remembered."""
+    @property
+    def index_faults(self) -> Sequence[str]:
+        """What this process has found damaged of what was remembered, one sentence each."""
+
+    def remembered(self, session: str) -> int:
+        """The highest record of a session without a log that something beside it calls durable; 0 if none was.
+
+        Raises IndexUnavailable.
+        """
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -82,14 +82,9 @@ async def _remembered_while_the_log_is_the_same(bench: LogBench) -> None:
     await writer.append(records("b"))
     await writer.close()
     must(store.recall(SESSION) is None, "a log that has grown is not what was remembered")
-    grown = bench.raw(SESSION)
     bench.plant(SESSION, whole[:-1] + b"~")
     must(store.recall(SESSION) is None, "nor is one that is damaged")
-    bench.plant(SESSION, grown)
-    mark = other.read(SESSION).mark
-    other.remember(SESSION, mark or "", content)
-    store.forget()
-    must(other.recall(SESSION) is None, "what is forgotten is not recalled")
+    must(not store.index_faults, "which says nothing against what was remembered")
 
 
 async def _a_mark_tells_that_a_log_was_written_to(bench: LogBench) -> None:

@@ -12,12 +12,10 @@ from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
 from semel.adapters.file.index import NAME as INDEX
-from semel.adapters.file.index import Index
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.repair import DAMAGED_STATUS
 from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
 from semel.adapters.file.store import FileStore
-from semel.core.frame import witnessed
 from semel.core.status import decode_status
 from semel.core.values import Frozen
 from semel.errors import SemelError
@@ -27,6 +25,10 @@ _KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
 _NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
+_ASK_INDEX = (
+    "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
+    "but it may be all that tells that a log has lost some"
+)
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
 
 
@@ -50,11 +52,11 @@ def examine(store: FileStore) -> Iterator[Finding]:
         return
     yield from _root(root)
     yield from _floor(store)
-    yield _index(root)
     sessions = root.path / SESSIONS
     if _is_there(sessions) and (closed := _closed(sessions)) is not None:
         yield Finding(weight="problem", about=str(sessions), what=closed, advice=_NOT_A_STATE)
         return
+    yield from _index(store)
     strays = store.strays()
     for path in sorted(sessions.glob("*")):
         if path.name in strays:
@@ -132,15 +134,30 @@ def _floor(store: FileStore) -> Iterator[Finding]:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
 
-def _index(root: Root) -> Finding:
-    index = Index(root.path)
+def _index(store: FileStore) -> Iterator[Finding]:
+    index = store.index
     if not index.path.exists():
-        return Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
-    count = index.sessions()
+        yield Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+        return
+    try:
+        count, removed = index.sessions(), store.removed()
+    except SemelError as error:
+        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
+        return
     if count is None:
-        what = "cannot be read, so listings read every log"
-        return Finding(weight="note", about=str(index.path), what=what, advice="`semel reindex` derives it anew; nothing is lost")
-    return Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
+        what = "is damaged, so it testifies to nothing, and listings read every log"
+        advice = (
+            "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
+        )
+        yield Finding(weight="note", about=str(index.path), what=what, advice=advice)
+    else:
+        yield Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
+    yield from (_removed(session, head) for session, head in removed.items())
+
+
+def _removed(session: str, head: int) -> Finding:
+    what = f"had {head} records, as the index remembers, and its directory was removed"
+    return Finding(weight="note", about=session, what=what, advice="nothing, if somebody removed it; else restore a backup")
 
 
 def _session(store: FileStore, path: Path) -> Iterator[Finding]:
@@ -170,7 +187,8 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
     """The log, who holds it, and whether the status document is as new as it."""
     try:
         raw, owner = store.read_status(session), store.owner(session)
-        head = store.read(session).head if store.exists(session) or witnessed(raw) else None
+        head = store.read(session).head if store.exists(session) or store.remembered(session) else None
+        before = store.witness(session, None) if head is None else 0
     except SemelError as error:
         yield Finding(weight="problem", about=session, what=str(error), advice=_verify(path))
         return
@@ -179,6 +197,8 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
         return
     if head is None:
         yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
+        if before:
+            yield _removed(session, before)
         return
     status = decode_status(raw)
     if status is None or status.head_seq < head:

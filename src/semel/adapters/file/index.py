@@ -1,28 +1,47 @@
 """index.db: what was derived from logs, so that listings need not read them again. Never the truth (P33, design 3).
 
 A row holds a summary and the mark of the log that it was derived from, written in one transaction: that is its watermark. A
-log that has grown, or was replaced, has another mark, and is read again. Whatever is wrong with the file, it is as if there
-were none: it is dropped and written anew, and nobody waits for it.
+log that has grown, or was replaced, has another mark, and is read again.
 
 A summary is only ever remembered of records that are durable. So it is a witness too: a log of that lineage which ends before
-the record that its row names has lost something.
+the record that its row names has lost something. Therefore three things are kept apart: an index that knows nothing, one that
+is damaged, which is as good as none and is written anew, and one that cannot be asked now, which may know anything. Only what
+is damaged is ever dropped, and that is said.
 """
 
 import hashlib
 import os
 import sqlite3
 import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from semel.core.header import Lineage
+from semel.errors import IndexUnavailable
 
 NAME = "index.db"
+WAIT_SECONDS = 10.0
+"""How long a process waits for others, whose changes take some milliseconds each, before it says that it cannot ask."""
+
 _SCHEMA = 1
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
-_WAIT_SECONDS = 0.2
+_PUT = "INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?)"
+_NOT_NOW = frozenset(
+    {
+        *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY),
+        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+        *(sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH),
+    }
+)
+_one_at_a_time = threading.Lock()  # SQLite's locks are the process's: whoever closes the file gives back those of all threads
+Row = tuple[str, str, bytes, str]
+T = TypeVar("T")
 
 
 class _Named(msgspec.Struct):
@@ -32,106 +51,247 @@ class _Named(msgspec.Struct):
     head_seq: int = 0
 
 
+class _Damaged(Exception):
+    """The file is no index, or not a whole one."""
+
+
 class Index:
-    """The index of one state directory. No method raises: what cannot be recalled is derived again."""
+    """The index of one state directory.
+
+    What asks it raises IndexUnavailable where it cannot be asked now: another process holds it for long, it cannot be read, there
+    is no descriptor for it, or it has to be put right behind a process that died, and may not be written to.
+    """
 
     def __init__(self, root: Path) -> None:
-        """Touches nothing yet."""
+        """Touches nothing yet. `faults` says what was found damaged, one sentence each."""
         self.path = root / NAME
+        self.faults: tuple[str, ...] = ()
+        self._impatient_until = 0.0
+        self._seen: tuple[int, ...] = ()  # the file that was asked last, as it was then
 
     def recall(self, session: str, mark: str) -> bytes | None:
-        """What was remembered of a session whose log has this mark."""
-        row = self._row(session)
-        return None if row is None or row[0] != mark else row[1]
+        """What was remembered of a session whose log has this mark. Not to be able to ask is not to remember."""
+        try:
+            row = self._row(session)
+        except IndexUnavailable:
+            return None
+        return row[2] if row is not None and row[1] == mark else None
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that was durable when a session was last listed; 0 if nothing is known of this log.
 
-        `lineage` is None for a log whose first line is lost: it was that which is remembered.
+        `lineage` is None for a log whose first line is lost: it was that which is remembered. Raises IndexUnavailable.
         """
         row = self._row(session)
-        try:
-            named = _Named() if row is None else msgspec.json.decode(row[1], type=_Named)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return 0
+        named = _Named() if row is None else _named(row)
         return max(0, named.head_seq) if lineage is None or lineage.lineage == named.lineage else 0
 
-    def forget(self, session: str) -> None:
-        """Forget one session. Where its row cannot be removed, all are: it must not testify any more."""
-        if self._row(session) is None:
-            return
+    def known(self) -> Mapping[str, int]:
+        """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable."""
         try:
-            with closing(self._open(write=True)) as db, db:
-                db.execute("DELETE FROM summary WHERE session = ?", (session,))
-        except (sqlite3.Error, OSError, ValueError, UnicodeError):
-            self.drop()
+            return {row[0]: _named(row).head_seq for row in self._ask(lambda db: list(_sound_rows(db))) or ()}
+        except _Damaged as error:
+            self._tell(self._unheard(error))
+            return {}
+
+    def forget(self, session: str) -> None:
+        """Forget one session: it must not testify any more. Raises IndexUnavailable."""
+        if self._row(session) is not None:
+            self._change(lambda db: db.execute("DELETE FROM summary WHERE session = ?", (session,)))
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep a summary with its watermark, atomically. An index that is damaged is dropped first."""
+        """Keep a summary with its watermark, atomically; one of the same log that tells of more is left. Raises IndexUnavailable.
+
+        An index that is damaged is written anew, with what can still be read of it.
+        """
         row = (session, mark, content, _digest(session, mark, content))
-        for _ in range(2):
-            try:
-                with closing(self._open(write=True)) as db, db:
-                    db.execute("INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?)", row)
-            except sqlite3.OperationalError as error:
-                if "locked" in str(error) or "readonly" in str(error):
-                    return
-                self.drop()
-            except (sqlite3.Error, ValueError, UnicodeError):
-                self.drop()
-            except OSError:
-                return
-            else:
-                return
+
+        def put(db: sqlite3.Connection) -> None:
+            there, ours = self._sound(db, session), _named(row)
+            if there is None or (theirs := _named(there)).lineage != ours.lineage or theirs.head_seq <= ours.head_seq:
+                db.execute(_PUT, row)
+
+        self._change(put)
+
+    def mend(self) -> None:
+        """Write it anew if it is damaged, with what can still be read of it. Raises IndexUnavailable."""
+        if self.sessions() is None:
+            self._make_anew("its pages contradict each other, or it is none")
 
     def sessions(self) -> int | None:
-        """How many sessions it knows; None if there is no index that can be read."""
+        """How many sessions it knows; None if it is damaged. Raises IndexUnavailable."""
+
+        def count(db: sqlite3.Connection) -> int:
+            if db.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise _Damaged("its pages contradict each other")
+            return int(db.execute("SELECT count(*) FROM summary").fetchone()[0])
+
         try:
-            with closing(self._open(write=False)) as db:
-                sound = db.execute("PRAGMA quick_check").fetchone() == ("ok",)
-                count = int(db.execute("SELECT count(*) FROM summary").fetchone()[0])
-        except (sqlite3.Error, OSError, ValueError, UnicodeError):
+            return self._ask(count) or 0
+        except _Damaged:
             return None
-        return count if sound else None
 
-    def drop(self) -> None:
-        """Remove it; the next listing writes it anew."""
-        for name in (NAME, f"{NAME}-journal"):
-            with suppress(OSError):
-                self.path.with_name(name).unlink()
-
-    def _row(self, session: str) -> tuple[str, bytes] | None:
+    def _row(self, session: str) -> Row | None:
+        """The row of a session; None where there is none that is sound."""
         try:
-            with closing(self._open(write=False)) as db:
-                row = db.execute("SELECT mark, content, digest FROM summary WHERE session = ?", (session,)).fetchone()
-        except (sqlite3.Error, OSError, ValueError, UnicodeError):
+            return self._ask(lambda db: self._sound(db, session))
+        except _Damaged as error:
+            self._tell(self._unheard(error))
             return None
-        whole = row is not None and isinstance(row[0], str) and isinstance(row[1], bytes)
-        return (row[0], row[1]) if whole and row[2] == _digest(session, row[0], row[1]) else None
 
-    def _open(self, *, write: bool) -> sqlite3.Connection:
-        """A connection to a plain private file, which is made only to write to it."""
-        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-        fd = os.open(self.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        found = os.fstat(fd)
-        os.close(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != os.geteuid():
-            raise OSError("not a plain file of ours")
-        where = f"{self.path.as_uri()}?mode={'rw' if write else 'ro'}"
-        db = sqlite3.connect(where, timeout=_WAIT_SECONDS, uri=True)
+    def _sound(self, db: sqlite3.Connection, session: str) -> Row | None:
+        select = "SELECT session, mark, content, digest FROM summary WHERE session = ?"
+        row: Row | None = db.execute(select, (session,)).fetchone()
+        if row is None or _is_sound(row):
+            return row
+        self._tell(f"{self.path} is damaged: its row of session {session!r} is not what was written, and testifies to nothing")
+        return None
+
+    def _unheard(self, error: _Damaged) -> str:
+        return f"{self.path} is damaged ({error}), so it testifies to nothing; the next listing writes it anew"
+
+    def _tell(self, fault: str) -> None:
+        if fault not in self.faults:
+            self.faults = (*self.faults, fault)
+
+    def _change(self, act: Callable[[sqlite3.Connection], object]) -> None:
+        """Change it in one transaction; it is made if it is not there, and made anew if it is damaged."""
         try:
-            (schema,) = db.execute("PRAGMA user_version").fetchone()
-            if write and schema != _SCHEMA:
-                with db:
-                    db.execute("DROP TABLE IF EXISTS summary")
-                    db.execute(f"CREATE TABLE summary ({_COLUMNS})")
-                    db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            self._ask(act, write=True)
+        except _Damaged as error:
+            self._make_anew(str(error))
+            try:
+                self._ask(act, write=True)
+            except _Damaged as again:
+                raise IndexUnavailable(self._cannot(str(again))) from again
+
+    def _make_anew(self, why: str) -> None:
+        """Drop a damaged index, and keep the rows that can still be read of it; one that others have just made anew is left."""
+        rows, damaged = list[Row](), self._seen
+
+        def read(db: sqlite3.Connection) -> None:
+            for row in _sound_rows(db):
+                rows.append(row)  # one by one: those before the damage are kept
+
+        with suppress(_Damaged):
+            self._ask(read)
+        with _one_at_a_time:
+            if not self._is_there() or self._seen != damaged:
+                return
+            for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
+                self.path.with_name(name).unlink(missing_ok=True)
+        self._ask(lambda db: db.executemany(_PUT, rows), write=True)
+        lost = f"it is written anew, with {len(rows)} of its rows; what it alone remembered of other logs is lost"
+        self._tell(f"{self.path} was damaged ({why}): {lost}")
+
+    def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
+        """Do something in one transaction; None where there is no index. Raises _Damaged and IndexUnavailable."""
+        with _one_at_a_time:
+            wait = 0.0 if time.monotonic() < self._impatient_until else WAIT_SECONDS
+            try:
+                found = self._transact(act, "rw" if write else "ro", wait, make=write)
+            except sqlite3.Error as error:
+                if write or _code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                    raise self._meaning(error, wait) from error
+                try:  # a process died within a change: who may write takes that back first
+                    found = self._transact(act, "rw", wait)
+                except sqlite3.Error as second:
+                    raise self._meaning(second, wait) from second
+            except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
+                raise _Damaged("its schema is no text") from error
+            except OSError as error:
+                raise IndexUnavailable(self._cannot(error.strerror or str(error))) from error
+        self._impatient_until = 0.0
+        return found
+
+    def _meaning(self, error: sqlite3.Error, waited: float) -> Exception:
+        """What an error of SQLite says: not now, or never."""
+        if _code(error) not in _NOT_NOW:
+            return _Damaged(str(error))
+        if waited and _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once
+            self._impatient_until = time.monotonic() + WAIT_SECONDS
+        return IndexUnavailable(self._cannot(str(error)))
+
+    def _cannot(self, why: str) -> str:
+        return (
+            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. Nothing was changed. "
+            f"Try again; if it stays so, see `semel doctor`."
+        )
+
+    def _transact(self, act: Callable[[sqlite3.Connection], T], mode: str, wait: float, *, make: bool = False) -> T | None:
+        if not self._is_there():
+            if not make:
+                return None
+            self._make()
+        where = f"{self.path.as_uri()}?mode={mode}"
+        with closing(sqlite3.connect(where, timeout=wait, uri=True, isolation_level=None)) as db:
+            db.text_factory = _text
             db.execute("PRAGMA synchronous = OFF")
-        except BaseException:
-            db.close()
-            raise
-        return db
+            db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
+            if not _has_tables(db):
+                if not make:
+                    return None
+                db.execute(f"CREATE TABLE summary ({_COLUMNS})")
+                db.execute(f"PRAGMA user_version = {_SCHEMA}")
+            found = act(db)
+            db.execute("COMMIT")
+            return found
+
+    def _make(self) -> None:
+        """An empty private file. Raises OSError if something else is in its place."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            if not self._is_there():  # nor has another process just made it
+                raise FileExistsError(None, "something that is no plain file is in its place") from None
+
+    def _is_there(self) -> bool:
+        """Whether there is a file of ours. A link or a directory is none, as if somebody had removed it; nothing follows it."""
+        try:
+            found = os.lstat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if stat.S_ISREG(found.st_mode) and (found.st_nlink > 1 or found.st_uid != os.geteuid()):
+            raise PermissionError(None, "it has another owner, or hard links")
+        self._seen = found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
+        return stat.S_ISREG(found.st_mode)
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    """Whether it was made to its end. Raises _Damaged for what is no index of this build."""
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+        return False
+    if schema != _SCHEMA:
+        raise _Damaged(f"it names schema {schema}")
+    return True
+
+
+def _sound_rows(db: sqlite3.Connection) -> Iterator[Row]:
+    return filter(_is_sound, db.execute("SELECT session, mark, content, digest FROM summary"))
+
+
+def _is_sound(row: Row) -> bool:
+    session, mark, content, digest = row
+    whole = isinstance(session, str) and isinstance(mark, str) and isinstance(content, bytes)
+    return whole and digest == _digest(session, mark, content)
+
+
+def _named(row: Row) -> _Named:
+    try:
+        return msgspec.json.decode(row[2], type=_Named)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Named()
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; 0 for what Python itself does not like about a value."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
 
 
 def _digest(session: str, mark: str, content: bytes) -> str:
-    return hashlib.sha256(b"\0".join((session.encode(), mark.encode(), content))).hexdigest()
+    return hashlib.sha256(b"\0".join((session.encode(errors="replace"), mark.encode(errors="replace"), content))).hexdigest()

@@ -65,6 +65,11 @@ class Look(Frozen, frozen=True, kw_only=True):
     content: bytes
     owner: str | None
 
+    @property
+    def stamped(self) -> bool:
+        """Whether it tells of a tenure: the session is not new."""
+        return decode_holder(self.content) is not None
+
 
 def contact_of(disk: Disk, look: Look, lineage: str | None) -> Contact | None:
     """How to reach whoever holds a lease; None if nobody does. Only a process of this machine has an address."""

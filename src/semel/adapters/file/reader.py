@@ -84,7 +84,8 @@ class Reader:
         try:
             fd = open_private(self._disk, Place.LOG, directory, os.O_RDONLY, place.log)
         except FileNotFoundError:
-            verified(b"", place.session, str(place.log), self._known, anchor=named)
+            anchor = max(named, self._witness(place.session, None) if lease.stamped else 0)
+            verified(b"", place.session, str(place.log), self._known, anchor=anchor)
             return View(frames=(), head=0, owner=lease.owner)
         try:
             found = self._disk.status(fd)
@@ -92,8 +93,9 @@ class Reader:
             confirmed = max(durable, start.seq - 1, named or -1)
             verification = Verification(place.session, str(place.log), self._known, start)
             last, pending, end = self._read(fd, verification, confirmed, hand)
-            anchor = max(named, self._witness(place.session, verification.point.lineage)) if start.seq == 0 else named
-            log = verification.end(anchor)
+            lineage = verification.point.lineage
+            asked = start.seq == 0 and (lineage or lease.stamped)
+            log = verification.end(max(named, self._witness(place.session, lineage)) if asked else named)
             confirmed = max(confirmed, log.point.synced or -1)
             if confirmed < log.point.seq - 1 and lease.owner is None and self._is_durable(fd, directory, pending):
                 confirmed = log.point.seq - 1 if look_at(place, directory) == lease else confirmed

@@ -20,7 +20,10 @@ from semel.core.reading import PIECE_BYTES, Verification
 from semel.ports.log import TakeFrames
 
 Witness = Callable[[str, Lineage | None], int]
-"""The highest record of a session that something beside its directory calls durable, if it is of this lineage; else 0."""
+"""The highest record of a session that something beside its directory calls durable, if it is of this lineage; else 0.
+
+Raises IndexUnavailable where that cannot be asked now.
+"""
 
 
 def recover(
@@ -36,17 +39,17 @@ def recover(
     """Verify the log of a session, stamp the lease, recover the tail and make what is left durable.
 
     The frames go to `take` as they are read; without it they are in what is returned. A log that goes on from the `bookmark` is
-    read from there. Raises LogDamaged or NewerWriter, and then nothing was changed.
+    read from there. Raises LogDamaged, NewerWriter or IndexUnavailable, and then nothing was changed.
     """
     disk, path = place.disk, str(place.log)
     status = witnessed(place.read_status(directory))
-    status = status if bookmark is None else max(status, bookmark.witness(lease.content))
+    ours = 0 if bookmark is None else bookmark.witness(lease.content)
     with naming("open", place.log):
         try:
             fd = open_private(disk, Place.LOG, directory, os.O_RDWR, place.log)
         except FileNotFoundError:
             nothing = Verification(place.session, path, known)
-            log = nothing.end(max(status, witness(place.session, None) if lease.stamped_before else 0))
+            log = nothing.end(max(status, ours or (witness(place.session, None) if lease.stamped_before else 0)))
             lease.stamp(1)
             return Recovered(log, Lookup(path))
     try:
@@ -59,7 +62,8 @@ def recover(
             hand = _Hand(Lookup(path) if start is None else start.lookup.copy(), take)
             unproven = _read(disk, fd, verification, hand.out)
         lineage = verification.point.lineage
-        named = witness(place.session, lineage) if lineage or lease.stamped_before else 0  # a directory made anew remembers less
+        asked = not ours and (lineage or lease.stamped_before)  # nobody knows more than who had it last; a new directory has less
+        named = witness(place.session, lineage) if asked else ours
         log = verification.end(max(status, named), hand.kept)
         log = log if start is None else replace(log, features=log.features | start.features)
         lease.stamp(log.point.fence + 1)

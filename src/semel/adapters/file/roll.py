@@ -1,7 +1,8 @@
 """Which sessions a state directory has: told by the names of their directories, and by what lies in those that hide the id.
 
-A name that is only a digest hides it: the first line of the log says whose it is, else the status document beside it does. What
-may be a session and tells of none is a stray: it is named by its directory, and is never passed over in silence.
+A name that is only a digest hides it: the first line of the log says whose it is, else the status document beside it does, else
+the index remembers it. What may be a session and tells of none is a stray: it is named by its directory, and is never passed over
+in silence.
 """
 
 import os
@@ -13,6 +14,7 @@ import msgspec
 
 from semel.adapters.file import names
 from semel.adapters.file.disk import Disk
+from semel.adapters.file.index import Index
 from semel.adapters.file.root import SESSIONS, Place, Root, naming, open_private
 from semel.core.frame import Lineage, scan, witnessed
 from semel.core.reading import PIECE_BYTES, Verification
@@ -31,7 +33,7 @@ def session_in(root: Root, name: str) -> str | None:
     """The id of the session that a directory name stands for; None for none of ours, and where nothing tells the id."""
     if not names.is_digest(name):
         return names.session_id(name)
-    for told in (_id_in_log, _id_in_status):
+    for told in (_id_in_log, _id_in_status, _id_in_index):
         with suppress(OSError, StoreError):
             session = told(root, name)
             if session is not None and names.directory_name(session) == name:
@@ -76,6 +78,11 @@ def _id_in_status(root: Root, name: str) -> str | None:
     return None
 
 
+def _id_in_index(root: Root, name: str) -> str | None:
+    """Raises IndexUnavailable."""
+    return next((session for session in Index(root.path).known() if names.directory_name(session) == name), None)
+
+
 def _status(root: Root, name: str) -> bytes | None:
     path = root.path / SESSIONS / name
     with root.sessions() as sessions, root.directory(name, sessions, path) as directory:
@@ -94,6 +101,7 @@ def _check_hidden(root: Root, name: str, known: frozenset[str]) -> None:
         verification.end(witnessed(status))
         if status is not None:
             raise LogDamaged(str(log), 0, 0, "the log is gone, and its status document does not say whose it was")
+    _id_in_index(root, name)  # where that cannot be asked, nobody can tell that there was nothing
 
 
 def _check_foreign(root: Root, name: str, _known: frozenset[str]) -> None:

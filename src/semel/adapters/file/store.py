@@ -13,6 +13,7 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease, contact_of, look_at
+from semel.adapters.file.names import directory_name
 from semel.adapters.file.parking import clear, is_marked, refuse_marked
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
@@ -64,6 +65,11 @@ class FileStore:
         return self._root
 
     @property
+    def index(self) -> Index:
+        """The index, for upkeep."""
+        return self._index
+
+    @property
     def known(self) -> frozenset[str]:
         """The features that this build can interpret."""
         return self._known
@@ -93,12 +99,12 @@ class FileStore:
         return strays(self._root, self._known)
 
     def is_listed(self, session: str) -> bool:
-        """Whether there is a log, a status that remembers one, or something in the way that lets nobody look for them.
+        """Whether there is a log, a status or a row of the index that remembers one, or something that lets nobody look for them.
 
         So neither a log that is gone is hidden, nor one that cannot be read.
         """
         try:
-            return self.exists(session) or self.read_status(session) is not None
+            return self.exists(session) or self.read_status(session) is not None or self.remembered(session) > 0
         except StoreError:
             return True
 
@@ -149,7 +155,7 @@ class FileStore:
     def read(self, session: str, after: int = -1, *, take: TakeFrames | None = None) -> View:
         """Frames with seq > `after` that can never vanish; raises UnknownSession if there is no log."""
         place = Place(self._root, session)
-        if not self.exists(session) and not witnessed(self.read_status(session)):
+        if not self.exists(session) and not self.remembered(session):
             raise UnknownSession(f"there is no session {session!r} in {self.path}")
         self._refuse_newer_floor()
         writer = self._writers.get(session)
@@ -175,12 +181,39 @@ class FileStore:
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log."""
+        """Keep what was derived from a log. Raises IndexUnavailable."""
         self._index.remember(session, mark, content)
 
+    @property
+    def index_faults(self) -> tuple[str, ...]:
+        """What this process has found damaged of the index, one sentence each."""
+        return self._index.faults
+
     def witness(self, session: str, lineage: Lineage | None) -> int:
-        """The highest record of this log that the index calls durable."""
+        """The highest record of this log that the index calls durable. Raises IndexUnavailable."""
         return self._index.witness(session, lineage)
+
+    def remembered(self, session: str) -> int:
+        """The highest record of a session without a log that its status or the index calls durable; 0 if none was.
+
+        What the index knows counts where the directory tells of a tenure: one that is new is of a session that is made anew.
+        """
+        place, status = Place(self._root, session), witnessed(self.read_status(session))
+        with naming("look at", place.lease), suppress(FileNotFoundError), place.open() as directory:
+            if look_at(place, directory).stamped:
+                return max(status, self.witness(session, None))
+        return status
+
+    def removed(self) -> Mapping[str, int]:
+        """Sessions that the index remembers and whose directory is gone, with the highest record of each that was durable.
+
+        Raises IndexUnavailable.
+        """
+        known = self._index.known()
+        with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
+            there = set(self._disk.names(directory))
+            return {session: head for session, head in known.items() if directory_name(session) not in there}
+        return known
 
     def must_park(self, session: str) -> bool:
         """Whether the session was repaired or restored and its open run is not closed yet."""
@@ -191,10 +224,6 @@ class FileStore:
         place = Place(self._root, session)
         with naming("use", place.log), place.open() as directory:
             clear(place, directory)
-
-    def forget(self) -> None:
-        """Remove the index."""
-        self._index.drop()
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

@@ -223,10 +223,14 @@ class MemoryStore:
         """Keep what was derived from a log."""
         self.medium.logs[session].remembered = (mark, content)
 
-    def forget(self) -> None:
-        """Forget all of it."""
-        for log in self.medium.logs.values():
-            log.remembered = None
+    def remembered(self, session: str) -> int:
+        """The highest record that the status calls durable."""
+        return witnessed(self.read_status(session))
+
+    @property
+    def index_faults(self) -> Sequence[str]:
+        """Memory has none."""
+        return ()
 
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""

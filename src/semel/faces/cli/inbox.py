@@ -9,7 +9,7 @@ from semel.faces.cli.carry import ground_of
 from semel.faces.cli.checking import arguments_of, check_of
 from semel.faces.cli.lines import moment
 from semel.faces.cli.options import json_option, state_option
-from semel.faces.cli.output import json_line, one_line, shown, table, talk
+from semel.faces.cli.output import json_line, one_line, shown, table, talk, tell_faults
 from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
 from semel.faces.views import InboxItem, Queue, Stranded, Waiting, WaitingCall, waiting_of
@@ -34,7 +34,8 @@ def inbox(*, state: str | None, as_json: bool) -> int:
     `deliver`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what waits in it: it is
     listed too, and the exit code is 6.
     """
-    waiting = waiting_of(ground_of(state).store)
+    store = ground_of(state).store
+    waiting = waiting_of(store)
     following = _next_of(waiting.calls)
     if as_json:
         calls = [_call_json(item, following[item.call.call_key]) for item in waiting.calls]
@@ -44,6 +45,7 @@ def inbox(*, state: str | None, as_json: bool) -> int:
             json_line(value)
     else:
         _show_inbox(waiting, following)
+    tell_faults(store)
     return _EXIT_UNREADABLE if waiting.unreadable else 0
 
 

@@ -10,9 +10,9 @@ from semel import wiring
 from semel.engine.park import park
 from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
-from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.output import json_line, one_line, shown, talk, tell_faults
 from semel.faces.cli.verbs import verb
-from semel.faces.listing import listing_of
+from semel.faces.listing import derived_anew
 from semel.settings import Settings, read_settings
 
 EXIT_PROBLEM, EXIT_DAMAGED = 1, 6
@@ -43,21 +43,30 @@ def doctor(*, state: str | None, as_json: bool) -> int:
 @state_option
 @json_option
 def reindex(*, state: str | None, as_json: bool) -> int:
-    """Derive index.db from the logs anew. It holds nothing that is not in them, and rebuilds itself, so this is never needed.
+    """Derive index.db from the logs anew. It keeps itself up to date, so this is only needed where it is damaged.
 
-    A session that cannot be read is named; the exit code is then 6.
+    What it remembers of a session that cannot be read stays: it may be all that tells how long the log was. Such a session is
+    named, and the exit code is 6; it is 1 where the index cannot be written to.
     """
     store = wiring.store_of(read_settings(state))
-    store.forget()
-    listed = list(listing_of(store))
-    unreadable = {one.session: one.error.message for one in listed if one.error is not None}
+    store.index.mend()
+    derived = list(derived_anew(store))
+    unreadable = {one.session: one.unreadable for one in derived if one.unreadable}
+    unwritten = {one.session: one.unwritten for one in derived if one.unwritten}
+    busy = [one.session for one in derived if one.busy]
+    count = len(derived) - len(unreadable) - len(unwritten) - len(busy)
     if as_json:
-        json_line({"sessions": len(listed) - len(unreadable), "unreadable": unreadable})
+        json_line({"sessions": count, "unreadable": unreadable, "unwritten": unwritten})
     else:
-        shown(f"{len(listed) - len(unreadable)} sessions indexed")
+        shown(f"{count} sessions indexed")
         for session, why in unreadable.items():
-            talk(f"{session} cannot be read: {why}")
-    return EXIT_DAMAGED if unreadable else 0
+            talk(f"{session} cannot be read, so what was remembered of it is kept: {why}")
+        for session, why in unwritten.items():
+            talk(f"{session} could not be indexed: {why}")
+        for session in busy:
+            talk(f"{session} is being written to; the next listing indexes it")
+    tell_faults(store)
+    return EXIT_DAMAGED if unreadable else EXIT_PROBLEM if unwritten else 0
 
 
 @verb("semel repair customer-42", "semel repair customer-42 --accept-loss")

@@ -11,7 +11,7 @@ from semel.core.waiting import WaitKind
 from semel.faces.cli.carry import ground_of
 from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
-from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk
+from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk, tell_faults
 from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
@@ -44,8 +44,8 @@ def ls(*, state: str | None, as_json: bool) -> int:
     An "open" run is carried by nobody: its process died or left, and `semel resume` goes on with it. A "paused" one says what it
     waits for. One that cannot be read is listed with the reason's code, and the exit code is then 6.
     """
-    rows, lost = list[tuple[str, ...]](), dict[str, str]()
-    for item in listing_of(ground_of(state).store):
+    rows, lost, store = list[tuple[str, ...]](), dict[str, str](), ground_of(state).store
+    for item in listing_of(store):
         if item.error is not None:
             lost[item.session] = item.error.message
         if as_json:
@@ -58,6 +58,7 @@ def ls(*, state: str | None, as_json: bool) -> int:
             talk(f"{session} cannot be read: {why}")
     elif not as_json:
         talk("no sessions here")
+    tell_faults(store)
     return _EXIT_UNREADABLE if lost else 0
 
 

@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
+from semel.ports.log import SessionStore
+
 _COMMANDING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width formats, surrogates, odd line ends
 _KEPT = frozenset("\n\t")
 _SOURCE_SPACE = str.maketrans({"\n": "\\n", "\t": "\\t"})
@@ -37,6 +39,12 @@ def talk(text: str) -> None:
     """One line to whoever watches: stderr, visible and flushed."""
     sys.stderr.write(one_line(text) + "\n")
     sys.stderr.flush()
+
+
+def tell_faults(store: SessionStore) -> None:
+    """Say what was found damaged of the index."""
+    for fault in store.index_faults:
+        talk(fault)
 
 
 def show_cursor() -> None:

@@ -1,7 +1,7 @@
 """`verify`: logs, byte by byte."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
 from semel.faces.reading import open_regular
-from semel.faces.verify import BadBlob, Progress, Verdict, logs_below, no_witness, verify_log
+from semel.faces.verify import LOG_NAME, BadBlob, Progress, Verdict, Witness, logs_below, no_witness, verify_log
 from semel.settings import read_settings
 
 EXIT_DAMAGED = 6
@@ -50,19 +50,46 @@ class LogFiles(Protocol):
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that the index calls durable."""
 
+    def remembered(self, session: str) -> int:
+        """The same of a session without a log, by whatever is beside it."""
+
+    def removed(self) -> Mapping[str, int]:
+        """Sessions that only the index remembers."""
+
+    def session_in(self, name: str) -> str | None:
+        """Whose a directory is."""
+
+    @property
+    def index_faults(self) -> Sequence[str]:
+        """What was found damaged of the index."""
+
+
+def _nobody() -> str | None:
+    """Who holds a log of which no state directory knows."""
+    return None
+
 
 class Target(NamedTuple):
-    """A log to check, whose it should be, and the state directory that knows of it."""
+    """A log to check, whose it should be, and who knows how far it was durable, and who holds it."""
 
     path: Path
     session: str | None = None
-    store: LogFiles | None = None
+    witness: Witness = no_witness
+    owner: Callable[[], str | None] = _nobody
 
     def is_held(self) -> bool:
         """Whether somebody writes to the log, as far as can be told."""
         with suppress(StoreError):
-            return self.session is not None and self.store is not None and self.store.owner(self.session) is not None
+            return self.owner() is not None
         return False
+
+
+class Scope(NamedTuple):
+    """What to check, and the state directory that it belongs to, of which it may be all."""
+
+    targets: Sequence[Target]
+    store: LogFiles | None = None
+    whole: bool = False
 
 
 @verb("semel verify", "semel verify customer-42", "semel verify backup/sessions/customer-42/wal.log --json")
@@ -76,7 +103,8 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
     by file, byte and reason, with what can still be read behind it; the exit code is then 6. A torn tail is no damage: it
     was never acknowledged, and the next open cuts it and keeps its bytes aside.
     """
-    verdicts = list(_checked(list(_targets(target, state))))
+    scope = _scope(target, state)
+    verdicts = list(_checked(scope.targets))
     floors = list(_floors(verdicts))
     bad = [verdict for verdict in verdicts if not verdict.good]
     if as_json:
@@ -90,7 +118,8 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
             _show_floor(floor)
         if not verdicts:
             talk("no logs here")
-    return EXIT_DAMAGED if bad or any(floor.fault for floor in floors) else 0
+    asked = _tell_index(scope)
+    return EXIT_DAMAGED if bad or any(floor.fault for floor in floors) or not asked else 0
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,22 +156,62 @@ def _show_floor(floor: Floor) -> None:
     shown(one_line(f"floor: {floor.fault or f'names {names}{lacking}'}"))
 
 
-def _targets(target: str | None, state: str | None) -> Iterator[Target]:
+def _tell_index(scope: Scope) -> bool:
+    """Say what the index knows of sessions that have no directory, and what is wrong with it; False if it cannot be asked."""
+    if scope.store is None:
+        return True
+    try:
+        for session, head in scope.store.removed().items() if scope.whole else ():
+            talk(f"{session} had {head} records, as the index remembers, and its directory was removed")
+    except StoreError as error:
+        talk(str(error))
+        return False
+    for fault in scope.store.index_faults:
+        talk(fault)
+    return True
+
+
+def _scope(target: str | None, state: str | None) -> Scope:
     store = wiring.store_of(read_settings(state))
     if target is None:
-        yield from _all(store)
-    elif _is_session(store, target):
-        yield Target(store.log_path(target), target, store)
-    elif _is_there(path := Path(target)):
-        yield from _all(wiring.store_of(read_settings(path))) if (path / "sessions").exists() else map(Target, logs_below(path))
-    else:
+        return Scope(list(_all(store)), store, whole=True)
+    if _is_session(store, target):
+        return Scope([_target_of(store, target)], store)
+    if not _is_there(path := Path(target)):
         raise UnknownSession(f"{target[:200]!r} is no session here and no file; `semel ls` lists the sessions")
+    if (path / "sessions").exists():
+        there = wiring.store_of(read_settings(path))
+        return Scope(list(_all(there)), there, whole=True)
+    return _at(path)
+
+
+def _at(path: Path) -> Scope:
+    """The log at a path, or in it; if that is within a state directory, its index is asked, also about a log that is gone."""
+    gone = path / LOG_NAME
+    found = logs_below(path) or [gone]
+    root = wiring.root_of(found[0])
+    store = None if root is None else wiring.store_of(read_settings(root))
+    session = None if store is None else store.session_in(found[0].parent.name)
+    if store is None or session is None:
+        return Scope([Target(log) for log in found if log != gone or _is_there(gone)])
+    if found == [gone] and not _is_there(gone) and not store.remembered(session):
+        return Scope([], store)
+    return Scope([Target(log, None, _witness_of(store, session), partial(store.owner, session)) for log in found], store)
+
+
+def _target_of(store: LogFiles, session: str) -> Target:
+    return Target(store.log_path(session), session, _witness_of(store, session), partial(store.owner, session))
+
+
+def _witness_of(store: LogFiles, session: str) -> Witness:
+    """What the index knows of a log, or of what was there if its first line is lost."""
+    return lambda lineage: store.remembered(session) if lineage is None else store.witness(session, lineage)
 
 
 def _is_session(store: LogFiles, target: str) -> bool:
     """Whether a word is the id of a session, also of one whose log is gone; where nobody can look, unless it is a path."""
     try:
-        return store.exists(target) or store.read_status(target) is not None
+        return store.exists(target) or store.read_status(target) is not None or store.remembered(target) > 0
     except BadSessionId:
         return False
     except StoreError:
@@ -162,11 +231,11 @@ def _all(store: LogFiles) -> Iterator[Target]:
     """Every session of a state directory, and every other log in it."""
     named = {store.log_path(session): session for session in store.sessions()}
     below = logs_below(store.path) if store.path.exists() else []
-    yield from (Target(path, session, store) for path, session in named.items())
+    yield from (_target_of(store, session) for session in named.values())
     yield from (Target(path) for path in below if path not in named)
 
 
-def _checked(targets: list[Target]) -> Iterator[Verdict]:
+def _checked(targets: Sequence[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
     total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
@@ -185,9 +254,8 @@ def _checked(targets: list[Target]) -> Iterator[Verdict]:
 
 def _look_at(target: Target) -> Callable[[Progress], Verdict]:
     """One look at a log, which tells of its progress."""
-    path, session, store = target
-    witness = no_witness if session is None or store is None else partial(store.witness, session)
-    return partial(verify_log, path, session, witness=witness, opener=wiring.opener(path) or open_regular)
+    opener = wiring.opener(target.path) or open_regular
+    return partial(verify_log, target.path, target.session, witness=target.witness, opener=opener)
 
 
 def _size(path: Path) -> int:

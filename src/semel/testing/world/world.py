@@ -75,9 +75,6 @@ class SimStore(FileStore):
     def remember(self, session: str, mark: str, content: bytes) -> None:
         """Nothing is kept."""
 
-    def forget(self) -> None:
-        """There is nothing."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
