@@ -137,6 +137,8 @@ def test_a_repair_that_was_cut_short_is_named_and_finished(tmp_path: Path) -> No
     assert refused.exit == 2
     problem = next(one for one in shop.semel("doctor", "--json").json["findings"] if one["weight"] == "problem")
     assert "semel repair s --accept-loss" in problem["advice"]
+    told = shop.semel("repair", "s")
+    assert (told.exit, "`semel repair s --accept-loss`" in told.out) == (1, True)
     done = shop.semel("repair", "s", "--accept-loss", "--json")
     assert (done.exit, done.json["repaired"], done.json["loss"]) == (0, True, None)
     (call,) = done.json["unknown"]

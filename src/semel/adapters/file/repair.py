@@ -5,6 +5,7 @@ to accept that it is lost.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from semel.adapters.file.aside import keep_aside
 from semel.adapters.file.blobs import DAMAGED_LOG
+from semel.adapters.file.disk import Disk
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.parking import mark
@@ -75,8 +77,9 @@ def assess(root: Root, session: str) -> Loss | None:
 def repair(root: Root, session: str) -> Loss | None:
     """Cut a damaged log behind its last whole write, under its lease, with what is cut kept in a new file beside it.
 
-    The status document, which remembers what is lost, is kept beside it, too, and the index forgets the session. From before
-    the cut on the session is marked, so that nobody opens it but who closes its run. Raises as `assess`, and SessionBusy.
+    The status document, which remembers what is lost, is kept beside it, too, and behind the cut the index forgets the session.
+    From before the cut on the session is marked, so that nobody opens it but who closes its run. Raises as `assess`, and
+    SessionBusy.
     """
     place = Place(root, session)
     assess(root, session)  # refuses before a lease file is made
@@ -93,11 +96,15 @@ def repair(root: Root, session: str) -> Loss | None:
 
 
 def _cut(place: Place, directory: int, offset: int) -> str:
-    """Keep, then cut; every step of it may be the last one of this process."""
+    """Keep, then cut; every step of it may be the last one of this process.
+
+    What remembers the lost records goes last: it may be all that shows the damage, and of a log that is not cut yet and not
+    damaged any more the calls would count as never sent.
+    """
     disk = place.disk
     fd = open_private(disk, Place.LOG, directory, os.O_RDWR | os.O_CREAT, place.log)
     try:
-        kept = keep_aside(disk, directory, f"{DAMAGED_LOG}{offset}", fd, offset)
+        kept = _kept(disk, directory, fd, offset)
         with suppress(FileNotFoundError):
             status = open_private(disk, Place.STATUS, directory, os.O_RDONLY, place.status)
             try:
@@ -106,15 +113,26 @@ def _cut(place: Place, directory: int, offset: int) -> str:
                 disk.close(status)
         mark(place, directory)
         disk.sync_directory(directory)
-        Index(place.root.path).forget(place.session)
-        with suppress(FileNotFoundError):
-            disk.unlink(Place.STATUS, directory)
-        disk.sync_directory(directory)
         disk.truncate(fd, offset)
         disk.sync(fd)
     finally:
         disk.close(fd)
+    Index(place.root.path).forget(place.session)
+    with suppress(FileNotFoundError):
+        disk.unlink(Place.STATUS, directory)
+    disk.sync_directory(directory)
     return kept
+
+
+def _kept(disk: Disk, directory: int, log: int, offset: int) -> str:
+    """The file that holds what is cut: a new one, or that of a repair which came to its cut and not to its end."""
+    name = f"{DAMAGED_LOG}{offset}"
+    if disk.status(log).st_size <= offset:
+        suffixes = (found.removeprefix(name) for found in disk.names(directory) if found.startswith(name))
+        numbers = [int(suffix[1:] or 0) for suffix in suffixes if re.fullmatch(r"(-\d+)?", suffix)]
+        if numbers:
+            return f"{name}-{max(numbers)}" if max(numbers) else name
+    return keep_aside(disk, directory, name, log, offset)
 
 
 def _assess(place: Place, directory: int) -> _Found | None:

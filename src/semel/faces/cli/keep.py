@@ -11,6 +11,7 @@ from semel.engine.park import park
 from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import listing_of
 from semel.settings import Settings, read_settings
@@ -73,12 +74,15 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
     """
     settings = read_settings(state)
     loss = wiring.repair(settings, session) if accept_loss else wiring.assess(settings, session)
-    cut_before = loss is None and accept_loss and wiring.store_of(settings).must_park(session)
-    unknown = _parked(settings, session) if accept_loss and (loss is not None or cut_before) else ()
+    cut_before = loss is None and wiring.store_of(settings).must_park(session)
+    repaired = accept_loss and (loss is not None or cut_before)
+    unknown = _parked(settings, session) if repaired else ()
     if as_json:
         found = None if loss is None else msgspec.to_builtins(loss)
-        repaired = accept_loss and (loss is not None or cut_before)
         json_line({"session": session, "repaired": repaired, "loss": found, "unknown": unknown})
+    elif cut_before and not accept_loss:
+        closes = command("repair", session, "--accept-loss")
+        shown(one_line(f"{session}: not damaged, but its open run has to be closed before it is used; {closes} does that"))
     elif cut_before:
         shown(one_line(f"{session}: its open run, if it had one, is closed; it can be used again"))
         _tell_unknown(session, unknown)
@@ -93,7 +97,9 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
             _tell_unknown(session, unknown)
         else:
             shown("  nothing was changed; try a backup first, then `--accept-loss`")
-    return EXIT_DAMAGED if loss is not None and not accept_loss else 0
+    if accept_loss:
+        return 0
+    return EXIT_DAMAGED if loss is not None else EXIT_PROBLEM if cut_before else 0
 
 
 @verb("semel backup /mnt/backup/2026-01-01")
