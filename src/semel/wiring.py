@@ -266,6 +266,16 @@ def floor_names(root: Path) -> frozenset[str]:
     return FileFloor(Root(root, Disk())).names()
 
 
+def copy_at(root: Path) -> str | None:
+    """What a directory is that is a backup, or what one that did not end has left, in words; None for one to work in."""
+    from semel.adapters.file.copies import copy_at as look
+    from semel.adapters.file.disk import Disk
+    from semel.adapters.file.root import Root
+
+    found = look(Root(root, Disk()))
+    return None if found is None else f"{root} {found.what}; {found.advice}"
+
+
 def examine(settings: Settings) -> "Iterator[Finding]":
     """What can be said about a state directory. Changes nothing."""
     from semel.adapters.file.doctor import examine as look

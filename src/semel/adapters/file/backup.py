@@ -1,8 +1,8 @@
 """Copies of a state directory: of each session what can never vanish, up to its durable head at the moment it is copied.
 
-A copy is itself a state directory, with a list of what is in it that is written last: one without the list is not whole. It
+A copy looks like a state directory, with a list of what is in it that is written last: one without the list is not whole. It
 holds no leases, and no file of a session but its log and its blobs. `restore` checks every byte against the list before
-anything is written.
+anything is written. What a backup or restore has begun says that it is unfinished until all of it is durable.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
+from semel.adapters.file.copies import LIST_NAME, What, begin, end, refuse_unfinished
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.parking import mark
 from semel.adapters.file.root import Place, Root, naming, open_private, replace_file
@@ -23,8 +24,6 @@ from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.values import Frozen
 from semel.errors import BlobDamaged, StoreError, UnsafeStore, UsageError, need
 from semel.ports.log import TakeFrames
-
-LIST_NAME = "backup.json"
 
 
 class Copied(Frozen, frozen=True, kw_only=True):
@@ -133,8 +132,9 @@ class _Copy:
 
 
 def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
-    """Copy all sessions into `target`; one that cannot be read is left out and named."""
-    into = _new_root(target, store.root)
+    """Copy all sessions into `target`; one that cannot be read is left out and named. Raises IsCopy, NotEmpty, UnsafeStore."""
+    refuse_unfinished(store.root)
+    into = _new_root(target, store.root, "backup")
     copied: list[Copied] = []
     left_out: dict[str, str] = {}
     for session in store.sessions():
@@ -163,6 +163,7 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
         replace_file(into.disk, LIST_NAME, msgspec.json.encode(listed) + b"\n", directory, into.path / LIST_NAME)
         into.disk.sync_directory(directory)
     into.sync()
+    end(into)
     return listed
 
 
@@ -176,7 +177,7 @@ def restore(source: Path, root: Root) -> CopyList:
     for copied in listed.sessions:
         _read(origin, copied, _nowhere)
         _check_blobs(origin, copied)
-    into = _new_root(root.path, origin)
+    into = _new_root(root.path, origin, "restore")
     FileFloor(into).raise_to(listed.features)
     for copied in listed.sessions:
         place, copy = Place(into, copied.session), _Copy(into, copied.session)
@@ -189,16 +190,18 @@ def restore(source: Path, root: Root) -> CopyList:
         finally:
             copy.close()
     into.sync()
+    end(into)
     return listed
 
 
-def _new_root(path: Path, other: Root) -> Root:
+def _new_root(path: Path, other: Root, what: What) -> Root:
     root = Root(path, other.disk)
     if path.exists() and any(path.iterdir()):
         raise NotEmpty(f"{path} is not empty; name a directory that is new")
     if root.path == other.path or other.path in root.path.parents:
         raise UnsafeStore(f"{path} is within {other.path}; a copy belongs elsewhere")
     root.prepare()
+    begin(root, what, other.path)
     return root
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from semel.adapters.file.backup import LIST_NAME
 from semel.adapters.file.blobs import DAMAGED_LOG
 from semel.adapters.file.blobs import DIRECTORY as BLOBS
+from semel.adapters.file.copies import LIST_NAME, UNFINISHED, Copy, copy_at
 from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
@@ -25,7 +25,7 @@ from semel.errors import SemelError
 Weight = Literal["fine", "note", "problem"]
 _KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
-_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED)
 
 
 class Finding(Frozen, frozen=True, kw_only=True):
@@ -43,11 +43,14 @@ def examine(store: FileStore) -> Iterator[Finding]:
     if not root.path.exists():
         yield Finding(weight="note", about=str(root.path), what="there is no state directory", advice="the first run makes it")
         return
+    copy = copy_at(root)
+    if copy is not None:
+        yield Finding(weight="note" if copy.whole else "problem", about=str(root.path), what=copy.what, advice=copy.advice)
     yield from _root(root)
     yield from _floor(store)
     yield _index(root)
     for path in sorted((root.path / SESSIONS).glob("*")):
-        yield from _session(store, path)
+        yield from _session(store, path, copy)
 
 
 def _root(root: Root) -> Iterator[Finding]:
@@ -105,7 +108,7 @@ def _index(root: Root) -> Finding:
     return Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
 
 
-def _session(store: FileStore, path: Path) -> Iterator[Finding]:
+def _session(store: FileStore, path: Path, copy: Copy | None) -> Iterator[Finding]:
     session = store.session_in(path.name)
     if session is None and (path / Place.LOG).exists():
         yield Finding(
@@ -116,7 +119,7 @@ def _session(store: FileStore, path: Path) -> Iterator[Finding]:
         yield Finding(weight="note", about=str(path), what="is no session's directory", advice="remove it if nobody needs it")
         return
     yield from _private(store.root, path)
-    if store.must_park(session):
+    if copy is None and store.must_park(session):
         what = "was repaired or restored, but its open run is not closed yet, so nobody can use it"
         yield Finding(weight="problem", about=session, what=what, advice=f"`semel repair {session} --accept-loss` closes it")
     for name in sorted(file.name for file in path.iterdir()):
@@ -130,10 +133,10 @@ def _session(store: FileStore, path: Path) -> Iterator[Finding]:
             yield from _private(store.root, path / name)
         else:
             yield Finding(weight="note", about=str(path / name), what="is none of semel's files", advice="keep it elsewhere")
-    yield from _standing(store, session, path)
+    yield from _standing(store, session, path, copy)
 
 
-def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
+def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> Iterator[Finding]:
     """The log, who holds it, and whether the status document is as new as it."""
     try:
         raw, owner = store.read_status(session), store.owner(session)
@@ -146,6 +149,9 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
         return
     if head is None:
         yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
+        return
+    if copy is not None:
+        yield Finding(weight="fine", about=session, what=f"is a copy of {head} records")
         return
     status = decode_status(raw)
     if status is None or status.head_seq < head:

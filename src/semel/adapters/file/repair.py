@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from semel.adapters.file.aside import keep_aside
 from semel.adapters.file.blobs import DAMAGED_LOG
+from semel.adapters.file.copies import refuse_copy
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease
@@ -62,8 +63,9 @@ class _Found(NamedTuple):
 def assess(root: Root, session: str) -> Loss | None:
     """What a repair would give up; None where the log is not damaged. Changes nothing.
 
-    Raises UnknownSession, and NewerWriter for what a newer build wrote, which is never cut.
+    Raises UnknownSession, IsCopy, and NewerWriter for what a newer build wrote, which is never cut.
     """
+    refuse_copy(root)
     place = Place(root, session)
     with naming("read", place.log):
         try:

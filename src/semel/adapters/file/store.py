@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from semel.adapters.file import names
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.bookmark import FileBookmark
+from semel.adapters.file.copies import copy_at, refuse_copy
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
@@ -165,8 +166,9 @@ class FileStore:
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log."""
-        self._index.remember(session, mark, content)
+        """Keep what was derived from a log; nothing is written to a copy."""
+        if copy_at(self._root) is None:
+            self._index.remember(session, mark, content)
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record of this log that the index calls durable."""
@@ -183,7 +185,8 @@ class FileStore:
             clear(place, directory)
 
     def forget(self) -> None:
-        """Remove the index."""
+        """Remove the index. Raises IsCopy."""
+        refuse_copy(self._root)
         self._index.drop()
 
     def read_status(self, session: str) -> bytes | None:
@@ -201,6 +204,7 @@ class FileStore:
         return self._syncs
 
     def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
+        refuse_copy(self._root)
         self._root.prepare()
         self._refuse_newer_floor()
         with naming("open", place.log), place.open(create=True) as directory:
