@@ -287,14 +287,14 @@ def assess(settings: Settings, session: str) -> "Loss | None":
     """What a repair of a log would give up; None where it is not damaged. Raises UnknownSession, NewerWriter."""
     from semel.adapters.file.repair import assess as look
 
-    return look(store_of(settings).root, session)
+    return look(store_of(settings).root, session, KNOWN)
 
 
 def repair(settings: Settings, session: str) -> "Loss | None":
     """Cut a damaged log where its damage starts. Raises UnknownSession, NewerWriter, SessionBusy."""
     from semel.adapters.file.repair import repair as cut
 
-    return cut(store_of(settings).root, session)
+    return cut(store_of(settings).root, session, KNOWN)
 
 
 def parking_ground(settings: Settings) -> "tuple[Ground, FileStore]":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.floor import encode_floor
 from semel.core.frame import line_of, scan
 from tests.faces.support import Shop, open_shop, tree
 
@@ -171,6 +172,12 @@ def test_repair_refuses_what_a_newer_build_wrote_and_a_session_in_use(tmp_path: 
     assert "not damaged" in shop.semel("repair", "busy").out
     shop.kill(busy)
     assert shop.semel("repair", "nobody").exit == 2
+    damage(shop, "busy", 3)
+    (shop.state / "wal-feature-floor").write_bytes(encode_floor(frozenset({"future/v1"})))
+    before = tree(shop.state)
+    refused = shop.semel("repair", "busy", "--accept-loss")
+    assert (refused.exit, "future/v1" in refused.err, "Nothing was changed" in refused.err) == (6, True, True)
+    assert tree(shop.state) == before
 
 
 def test_a_backup_is_a_state_directory_that_verifies_and_restores_to_the_same_history(tmp_path: Path) -> None:

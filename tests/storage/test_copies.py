@@ -17,7 +17,7 @@ from semel.testing.faults import Crashed, FaultyDisk
 from storage.conftest import contents, plant
 from storage.golden_logs import SESSION
 from storage.media_log import media_log, plant_media
-from storage.test_upkeep import LOG, store_at, sweep
+from storage.test_upkeep import FEATURES, LOG, store_at, sweep
 
 LOGS = {SESSION: media_log(), "box": LOG.data}
 
@@ -45,7 +45,7 @@ def refuses_all_writing(root: Path, remedy: str) -> None:
             asyncio.run(store_at(root, parking=True).open(session))
         for act in (assess, repair):
             with pytest.raises(IsCopy, match=remedy):
-                act(Root(root, Disk()), session)
+                act(Root(root, Disk()), session, FEATURES)
     with pytest.raises(IsCopy, match=remedy):
         store_at(root).forget()
     assert contents(root) == before
@@ -94,7 +94,7 @@ def restore_dies_anywhere(place: Path, copy: Path) -> int:
             continue
         assert is_whole(root), "a part of a restore that died looks whole"
         assert all((root / "sessions" / session / "parking").exists() for session in LOGS)
-        assert repair(Root(root, Disk()), "box") is None
+        assert repair(Root(root, Disk()), "box", FEATURES) is None
     print(f"{len(left)} deaths of a restore, {cut_short} left something that says that it is not whole")
     assert len(left) >= 120
     return cut_short

@@ -17,7 +17,7 @@ from semel.engine.park import park
 from semel.engine.resume import Ground
 from semel.errors import LogDamaged, NotParked
 from storage.conftest import plant
-from storage.test_upkeep import store_at, sweep
+from storage.test_upkeep import FEATURES, store_at, sweep
 from tests.engine.fakes import call, script_file
 from tests.engine.test_parking import whole_log
 
@@ -55,7 +55,7 @@ def planted(root: Path, cut: CutLog, witness: str) -> None:
 
 def closed(root: Path) -> tuple[Frame, ...]:
     """What the log holds once a repair came to its end and the open run was closed."""
-    repair(Root(root, Disk()), "s")
+    repair(Root(root, Disk()), "s", FEATURES)
     store = store_at(root, parking=True)
     asyncio.run(park(Ground(store=store, clock=SystemClock(), ids=SystemIds()), "s"))
     store.parked("s")
@@ -70,11 +70,11 @@ def denied(frames: tuple[Frame, ...]) -> list[dict[str, Any]]:
 
 def dies_anywhere(place: Path, cut: CutLog, witness: str) -> int:
     """Let a repair die at each of its calls; returns how many of the deaths were behind the cut."""
-    left = sweep(place, lambda root: planted(root, cut, witness), lambda root, disk: repair(Root(root, disk), "s"))
+    left = sweep(place, lambda root: planted(root, cut, witness), lambda root, disk: repair(Root(root, disk), "s", FEATURES))
     behind = 0
     for root, _ in left:
         log = root / "sessions" / "s" / "wal.log"
-        found = assess(Root(root, Disk()), "s")
+        found = assess(Root(root, Disk()), "s", FEATURES)
         assert log.read_bytes() in (cut.data, cut.data[: cut.whole_bytes])
         if log.read_bytes() == cut.data:
             assert found is not None, "what is not cut yet counts as whole"
@@ -122,9 +122,9 @@ def test_a_repair_that_finds_the_cut_made_names_the_file_that_holds_what_was_cut
     planted(root, cut_log, "status.json")
     place = root / "sessions" / "s"
     status = (place / "status.json").read_bytes()
-    first = repair(Root(root, Disk()), "s")
+    first = repair(Root(root, Disk()), "s", FEATURES)
     (place / "status.json").write_bytes(status)  # as if it had died before that went
-    again = repair(Root(root, Disk()), "s")
+    again = repair(Root(root, Disk()), "s", FEATURES)
     assert first is not None
     assert again is not None
     assert (again.kept_as, again.lost_bytes) == (first.kept_as, 0)

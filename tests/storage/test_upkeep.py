@@ -8,7 +8,8 @@ import pytest
 
 from semel.adapters.file.backup import BadBackup, NotEmpty, back_up, restore
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.repair import repair
+from semel.adapters.file.floor import FileFloor
+from semel.adapters.file.repair import assess, repair
 from semel.adapters.file.root import Root
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock, SystemIds
@@ -16,7 +17,7 @@ from semel.core.features import KNOWN
 from semel.core.frame import TailKind, scan
 from semel.engine.feed import Feed
 from semel.engine.resume import Ground, open_session
-from semel.errors import IsCopy, LogDamaged, NotParked
+from semel.errors import IsCopy, LogDamaged, NewerWriter, NotParked
 from semel.testing.faults import Crashed, Fault, FaultyDisk
 from semel.testing.power import ForgetfulDisk
 from storage.conftest import contents, plant
@@ -25,10 +26,11 @@ from storage.logs import reference_log
 from storage.media_log import NAMES, PICTURES, blob_place, media_log, plant_media
 
 LOG = reference_log()
+FEATURES = KNOWN | {"a/v1"}
 
 
 def store_at(root: Path, disk: Disk | None = None, *, parking: bool = False) -> FileStore:
-    return FileStore(root, SystemClock(), known=KNOWN | {"a/v1"}, disk=disk, parking=parking)
+    return FileStore(root, SystemClock(), known=FEATURES, disk=disk, parking=parking)
 
 
 def sweep(place: Path, prepare: Callable[[Path], object], act: Callable[[Path, FaultyDisk], object]) -> "list[tuple[Path, bool]]":
@@ -65,7 +67,7 @@ def _damaged(root: Path) -> None:
 
 
 def test_a_repair_that_dies_at_any_call_loses_no_byte_and_leaves_no_session_that_goes_on(tmp_path: Path) -> None:
-    left = sweep(tmp_path, _damaged, lambda root, disk: repair(Root(root, disk), "box"))
+    left = sweep(tmp_path, _damaged, lambda root, disk: repair(Root(root, disk), "box", FEATURES))
     cut = 0
     for root, _ in left:
         place = root / "sessions" / "box"
@@ -80,7 +82,7 @@ def test_a_repair_that_dies_at_any_call_loses_no_byte_and_leaves_no_session_that
             assert (place / f"status.damaged-{KEPT}").read_bytes() == STATUS
             with pytest.raises(NotParked, match="semel repair box --accept-loss"):
                 asyncio.run(store_at(root).open("box"))
-        repair(Root(root, Disk()), "box")  # and again, to its end
+        repair(Root(root, Disk()), "box", FEATURES)  # and again, to its end
         parking = store_at(root, parking=True)
         writer = asyncio.run(parking.open("box"))
         assert writer.frames == LOG.frames[: len(writer.frames)]
@@ -97,6 +99,20 @@ def test_a_repair_whose_mark_comes_too_late_is_caught(tmp_path: Path, monkeypatc
     monkeypatch.setattr("semel.adapters.file.repair.mark", lambda _place, _directory: None)
     with pytest.raises((pytest.fail.Exception, LogDamaged)):
         test_a_repair_that_dies_at_any_call_loses_no_byte_and_leaves_no_session_that_goes_on(tmp_path)
+
+
+def test_w18_a_repair_by_a_build_that_lacks_a_feature_of_the_floor_or_of_the_log_changes_nothing(tmp_path: Path) -> None:
+    for name, floor, known in (("floor", ["future/v1"], FEATURES), ("log", [], frozenset({"early-return/v1"}))):
+        root = tmp_path / name
+        _damaged(root)
+        (root / "sessions" / "box" / "wal.log").write_bytes(LOG.data[: LOG.frames[20].offset])  # behind what its features gate
+        FileFloor(Root(root, Disk())).raise_to(floor)
+        before = contents(root)
+        for act in (assess, repair):
+            with pytest.raises(NewerWriter, match="future/v1" if floor else "terminate/v1"):
+                act(Root(root, Disk()), "box", known)
+        assert contents(root) == before
+    assert repair(Root(root, Disk()), "box", FEATURES) is not None, "control: a build that has them cuts"
 
 
 def _copied(place: Path) -> Path:

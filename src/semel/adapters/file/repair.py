@@ -17,6 +17,7 @@ from semel.adapters.file.aside import keep_aside
 from semel.adapters.file.blobs import DAMAGED_LOG
 from semel.adapters.file.copies import refuse_copy
 from semel.adapters.file.disk import Disk
+from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease
 from semel.adapters.file.parking import mark
@@ -60,23 +61,24 @@ class _Found(NamedTuple):
     behind: Behind
 
 
-def assess(root: Root, session: str) -> Loss | None:
-    """What a repair would give up; None where the log is not damaged. Changes nothing.
+def assess(root: Root, session: str, known: frozenset[str]) -> Loss | None:
+    """What a repair would give up; None where the log is not damaged. Changes nothing. `known` are the features of this build.
 
-    Raises UnknownSession, IsCopy, and NewerWriter for what a newer build wrote, which is never cut.
+    Raises UnknownSession, IsCopy, and NewerWriter for a root or a log that a newer build wrote, which is never cut.
     """
     refuse_copy(root)
+    FileFloor(root).refuse_newer(known)
     place = Place(root, session)
     with naming("read", place.log):
         try:
             with place.open() as directory:
-                found = _assess(place, directory)
+                found = _assess(place, directory, known)
         except FileNotFoundError:
             raise UnknownSession(f"there is no session {session!r} in {root.path}") from None
     return None if found is None else found.loss
 
 
-def repair(root: Root, session: str) -> Loss | None:
+def repair(root: Root, session: str, known: frozenset[str]) -> Loss | None:
     """Cut a damaged log behind its last whole write, under its lease, with what is cut kept in a new file beside it.
 
     The status document, which remembers what is lost, is kept beside it, too, and behind the cut the index forgets the session.
@@ -84,11 +86,11 @@ def repair(root: Root, session: str) -> Loss | None:
     SessionBusy.
     """
     place = Place(root, session)
-    assess(root, session)  # refuses before a lease file is made
+    assess(root, session, known)  # refuses before a lease file is made
     with naming("repair", place.log), place.open() as directory:
         lease = Lease.take(place, directory)
         try:
-            found = _assess(place, directory)
+            found = _assess(place, directory, known)
             if found is None:
                 return None
             lease.stamp(found.behind.fence + 1)
@@ -137,14 +139,17 @@ def _kept(disk: Disk, directory: int, log: int, offset: int) -> str:
     return keep_aside(disk, directory, name, log, offset)
 
 
-def _assess(place: Place, directory: int) -> _Found | None:
+def _assess(place: Place, directory: int, known: frozenset[str]) -> _Found | None:
     """What would be lost; None where nothing is damaged. Memory holds a piece of the log, however long it is."""
     status = witnessed(place.read_status(directory))
     with _log(place, directory) as read:
         reading, size, offset, seq = Reading(), 0, 0, 0
         while piece := read(size, PIECE_BYTES):
             size += len(piece)
-            offset, seq = _whole_writes(reading.feed(piece), reading.point) or (offset, seq)
+            frames = reading.feed(piece)
+            if not reading.features <= known:
+                raise NewerWriter(str(place.log), sorted(reading.features - known))
+            offset, seq = _whole_writes(frames, reading.point) or (offset, seq)
         remembered = max(status, Index(place.root.path).witness(place.session, reading.point.lineage))
         tail = reading.tail(remembered)
         if tail.kind is not TailKind.DAMAGED:

@@ -24,7 +24,7 @@ from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Lineage, scan, witnessed
-from semel.errors import NewerWriter, StoreError, UnknownSession
+from semel.errors import StoreError, UnknownSession
 from semel.ports.control import Contact
 from semel.ports.log import Bookmark, TakeFrames, View
 from semel.ports.world import Clock
@@ -142,7 +142,7 @@ class FileStore:
         place = Place(self._root, session)
         if not self.exists(session) and not witnessed(self.read_status(session)):
             raise UnknownSession(f"there is no session {session!r} in {self.path}")
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         writer = self._writers.get(session)
         durable = -1 if writer is None else writer.durable
         with naming("read", place.log), place.open() as directory:
@@ -161,7 +161,7 @@ class FileStore:
 
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         mark = self.mark(session)
         return None if mark is None else self._index.recall(session, mark)
 
@@ -206,7 +206,7 @@ class FileStore:
     def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
         refuse_copy(self._root)
         self._root.prepare()
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory, self._address)
             try:
@@ -229,12 +229,6 @@ class FileStore:
                 raise
         self._writers[place.session] = writer
         return writer
-
-    def _refuse_newer_floor(self) -> None:
-        """A build that lacks a feature of the floor may not use this root at all (W18, A30)."""
-        lacking = sorted(self.floor.names() - self._known)
-        if lacking:
-            raise NewerWriter(f"the state directory {self.path}", lacking)
 
     def _hidden_id(self, name: str) -> str | None:
         """The id behind a directory name that is only a digest, as the first line of its log says."""
