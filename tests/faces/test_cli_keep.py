@@ -86,6 +86,20 @@ def test_doctor_sees_damage_open_runs_stale_status_and_leases(tmp_path: Path) ->
     assert done.json["problems"] == 1
 
 
+def test_a_session_whose_first_line_was_torn_is_one_that_was_never_written(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    for session in ("torn", "whole"):
+        shop.semel("run", "Pay 17", "--session", session)
+    (shop.log("torn").parent / "status.json").unlink()
+    shop.log("torn").write_bytes(shop.log("torn").read_bytes()[:40])
+    done = shop.semel("backup", "copy", "--json")
+    assert (done.exit, [one["session"] for one in done.json["sessions"]]) == (0, ["whole"])
+    (found,) = [one for one in shop.semel("doctor", "--json").json["findings"] if one["about"] == "torn"]
+    assert "never written" in found["what"]
+    assert "resume" not in found["advice"]
+    assert shop.semel("run", "Pay 18", "--session", "torn").exit == 0
+
+
 def test_repair_changes_nothing_before_the_loss_is_accepted_and_then_keeps_every_byte(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     shop.semel("run", "Pay 17", "--session", "s")

@@ -228,6 +228,22 @@ def test_a_copy_names_the_blobs_that_it_lacks_and_restores_the_others(tmp_path: 
     assert scan((tmp_path / "new" / "sessions" / SESSION / "wal.log").read_bytes()).tail.kind is TailKind.CLEAN
 
 
+@pytest.mark.parametrize("first", [b"", b"2 0 17672", LOG.data[: LOG.frames[0].offset + 60]])
+def test_a_session_of_which_nothing_is_durable_yet_keeps_no_other_from_being_copied(first: bytes, tmp_path: Path) -> None:
+    plant(tmp_path / "state", first, "begun")
+    plant(tmp_path / "state", LOG.data)
+    copied = back_up(store_at(tmp_path / "state"), tmp_path / "copy", 1)
+    assert [one.session for one in copied.sessions] == ["box"]
+    assert copied.left_out == {}, "nothing of it was ever acknowledged"
+    restore(tmp_path / "copy", Root(tmp_path / "new", Disk()))
+
+
+def test_a_session_that_lost_all_of_its_log_is_left_out_by_name(tmp_path: Path) -> None:
+    plant(tmp_path / "state", b"2 0 17672", "lost").with_name("status.json").write_bytes(STATUS)
+    copied = back_up(store_at(tmp_path / "state"), tmp_path / "copy", 1)
+    assert copied.left_out["lost"].startswith("log_damaged: ")
+
+
 def test_a_copy_whose_blobs_were_changed_restores_nothing(tmp_path: Path) -> None:
     copy = _copied(tmp_path)
     for spoil in (lambda path: path.write_bytes(b"x"), Path.unlink):

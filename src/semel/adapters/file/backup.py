@@ -73,6 +73,11 @@ class _Copy:
         self._last: Frame | None = None
         self._fd: int | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether there was anything to copy."""
+        return self._last is not None
+
     def take(self, frames: Sequence[Frame]) -> None:
         """Write more of the log."""
         data = b"".join(map(line_of, frames))
@@ -86,7 +91,7 @@ class _Copy:
 
     def end(self, blobs: FileBlobs, names: Iterable[str]) -> Copied:
         """Copy the blobs, and make all of it durable."""
-        last, ours = need(self._last, "a log has a first line"), FileBlobs(self.place, _nobody_else)
+        last, ours = need(self._last, "a log was begun"), FileBlobs(self.place, _nobody_else)
         lacking: list[str] = []
         for name in (names := sorted(names)):
             try:
@@ -146,7 +151,8 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
 
         try:
             store.read(session, take=take)
-            copied.append(copy.end(store.blobs(session), names))
+            if copy.begun:  # else nothing of it is durable yet: its first barrier is under way, or was never acknowledged
+                copied.append(copy.end(store.blobs(session), names))
         except StoreError as error:
             if copy.failed:
                 raise

@@ -147,7 +147,7 @@ def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> 
     if owner is not None:
         yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
         return
-    if head is None:
+    if not head:  # the first line alone tells of no record
         yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
         return
     if copy is not None:
