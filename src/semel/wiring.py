@@ -315,7 +315,7 @@ def back_up(settings: Settings, target: Path) -> "CopyList":
 
 
 def restore(settings: Settings, source: Path) -> "CopyList":
-    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, UsageError."""
+    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, NewerWriter, UsageError."""
     from semel.adapters.file.backup import restore as copy
 
-    return copy(source, store_of(settings).root)
+    return copy(source, store_of(settings).root, KNOWN)

@@ -8,6 +8,7 @@ import pytest
 from semel import Runtime
 from semel.adapters.file.backup import restore
 from semel.adapters.file.root import Root
+from semel.core.features import KNOWN
 from semel.errors import IsCopy
 from semel.faces.agentref import load_agent
 from semel.testing.faults import Crashed, Fault, FaultyDisk
@@ -67,10 +68,10 @@ def test_p2_a_runtime_on_a_backup_carries_nothing_on(shop: Shop, monkeypatch: py
 
 def test_a_restore_that_died_is_a_problem_with_a_remedy_and_nothing_goes_on_with_it(shop: Shop) -> None:
     counting = FaultyDisk()
-    restore(shop.place / "copy", Root(shop.place / "counted", counting))
+    restore(shop.place / "copy", Root(shop.place / "counted", counting), KNOWN)
     new, disk = shop.place / "new", FaultyDisk(Fault(at=len(counting.calls) - 3))
     with pytest.raises(Crashed):
-        restore(shop.place / "copy", Root(new, disk))
+        restore(shop.place / "copy", Root(new, disk), KNOWN)
     disk.bury()
     remedy = f"semel restore {shop.place / 'copy'} --state {new}"
     for words in ("resume s", "repair s --accept-loss"):

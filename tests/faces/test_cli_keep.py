@@ -263,3 +263,12 @@ def test_a_damaged_session_is_left_out_of_a_backup_by_name(tmp_path: Path) -> No
     assert done.exit == 6
     assert [one["session"] for one in done.json["sessions"]] == ["good"]
     assert done.json["left_out"]["bad"].startswith("log_damaged: ")
+    restored = shop.semel("restore", "copy", "--state", "new")
+    assert (restored.exit, "the backup lacks bad: log_damaged: " in restored.err) == (6, True)
+    listed = shop.place / "copy" / "backup.json"
+    told = json.loads(listed.read_bytes())
+    told["left_out"], told["sessions"][0]["lacking"] = {}, ["f" * 64]
+    listed.write_bytes(json.dumps(told).encode())
+    restored = shop.semel("restore", "copy", "--state", "again", "--json")
+    assert (restored.exit, restored.json["lacking"]) == (6, {"good": ["f" * 64]})
+    assert f"the backup lacks blob {'f' * 16} of good" in shop.semel("restore", "copy", "--state", "third").err

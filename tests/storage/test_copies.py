@@ -68,7 +68,7 @@ def test_a_backup_without_its_list_would_be_written_to(copy: Path) -> None:
 def test_a_backup_can_be_copied_again(copy: Path, tmp_path: Path) -> None:
     again = back_up(store_at(copy), tmp_path / "second", 2)
     assert [one.session for one in again.sessions] == sorted(LOGS)
-    restore(tmp_path / "second", Root(tmp_path / "new", Disk()))
+    restore(tmp_path / "second", Root(tmp_path / "new", Disk()), FEATURES)
 
 
 def is_whole(root: Path) -> bool:
@@ -79,7 +79,9 @@ def is_whole(root: Path) -> bool:
 
 def restore_dies_anywhere(place: Path, copy: Path) -> int:
     """Let a restore die at each of its calls; returns how many deaths left something that is not whole."""
-    left = sweep(place, lambda root: root.parent.mkdir(exist_ok=True), lambda root, disk: restore(copy, Root(root, disk)))
+    left = sweep(
+        place, lambda root: root.parent.mkdir(exist_ok=True), lambda root, disk: restore(copy, Root(root, disk), FEATURES)
+    )
     cut_short = 0
     for root, _ in left:
         begun = any((root / "sessions").glob("*"))
@@ -89,7 +91,7 @@ def restore_dies_anywhere(place: Path, copy: Path) -> int:
             with pytest.raises(IsCopy):
                 back_up(store_at(root), place / "other", 1)
             shutil.rmtree(root)
-            restore(copy, Root(root, FaultyDisk()))
+            restore(copy, Root(root, FaultyDisk()), FEATURES)
         elif not begun:
             continue
         assert is_whole(root), "a part of a restore that died looks whole"
@@ -135,7 +137,7 @@ class HalfDisk(FaultyDisk):
 def test_a_part_of_a_log_that_a_power_loss_left_of_a_restore_is_not_gone_on_with(copy: Path, tmp_path: Path) -> None:
     disk = HalfDisk()
     with pytest.raises(Crashed):
-        restore(copy, Root(tmp_path / "new", disk))
+        restore(copy, Root(tmp_path / "new", disk), FEATURES)
     disk.bury()
     assert (tmp_path / "new" / "sessions" / "box" / "wal.log").stat().st_size < len(LOG.data)
     refuses_all_writing(tmp_path / "new", "semel restore")

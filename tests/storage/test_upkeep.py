@@ -1,6 +1,7 @@
 """Repairs, copies, restores and collections die at each of their calls: nothing is lost, and nothing half done goes on."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,10 +141,10 @@ def test_a_backup_that_dies_at_any_call_is_no_whole_backup_and_changes_nothing_o
         assert contents(place / "origin") == before
         if not (place / "copy" / "backup.json").exists():
             with pytest.raises(BadBackup, match="is no whole backup"):
-                restore(place / "copy", Root(place / "new", Disk()))
+                restore(place / "copy", Root(place / "new", Disk()), FEATURES)
             assert not (place / "new").exists()
             continue
-        listed = restore(place / "copy", Root(place / "new", Disk()))
+        listed = restore(place / "copy", Root(place / "new", Disk()), FEATURES)
         assert [copied.session for copied in listed.sessions] == [SESSION]
         assert contents(blob_place(place / "new")) == dict(zip(NAMES, PICTURES, strict=True))
     print(f"{len(left)} deaths of a backup")
@@ -154,7 +155,9 @@ def test_a_restore_that_dies_at_any_call_leaves_no_session_that_goes_on(tmp_path
     copy = _copied(tmp_path)
     kept = contents(copy)
     left = sweep(
-        tmp_path / "deaths", lambda root: root.parent.mkdir(exist_ok=True), lambda root, disk: restore(copy, Root(root, disk))
+        tmp_path / "deaths",
+        lambda root: root.parent.mkdir(exist_ok=True),
+        lambda root, disk: restore(copy, Root(root, disk), FEATURES),
     )
     begun = 0
     for root, _ in left:
@@ -167,7 +170,7 @@ def test_a_restore_that_dies_at_any_call_leaves_no_session_that_goes_on(tmp_path
                     asyncio.run(store_at(root).open(session))
         if root.exists() and any(root.iterdir()):
             with pytest.raises(NotEmpty):
-                restore(copy, Root(root, Disk()))
+                restore(copy, Root(root, Disk()), FEATURES)
     assert contents(copy) == kept
     print(f"{len(left)} deaths of a restore, {begun} of them with a log")
     assert len(left) >= 110
@@ -223,7 +226,7 @@ def test_a_copy_names_the_blobs_that_it_lacks_and_restores_the_others(tmp_path: 
     (place / NAMES[0]).write_bytes(b"something else")
     (copied,) = back_up(store_at(tmp_path / "state"), tmp_path / "copy", 1).sessions
     assert (copied.blobs, copied.lacking) == ((NAMES[1],), (NAMES[0],))
-    restore(tmp_path / "copy", Root(tmp_path / "new", Disk()))
+    restore(tmp_path / "copy", Root(tmp_path / "new", Disk()), FEATURES)
     assert contents(blob_place(tmp_path / "new")) == {NAMES[1]: PICTURES[1]}
     assert scan((tmp_path / "new" / "sessions" / SESSION / "wal.log").read_bytes()).tail.kind is TailKind.CLEAN
 
@@ -235,7 +238,7 @@ def test_a_session_of_which_nothing_is_durable_yet_keeps_no_other_from_being_cop
     copied = back_up(store_at(tmp_path / "state"), tmp_path / "copy", 1)
     assert [one.session for one in copied.sessions] == ["box"]
     assert copied.left_out == {}, "nothing of it was ever acknowledged"
-    restore(tmp_path / "copy", Root(tmp_path / "new", Disk()))
+    restore(tmp_path / "copy", Root(tmp_path / "new", Disk()), FEATURES)
 
 
 def test_a_session_that_lost_all_of_its_log_is_left_out_by_name(tmp_path: Path) -> None:
@@ -244,10 +247,26 @@ def test_a_session_that_lost_all_of_its_log_is_left_out_by_name(tmp_path: Path) 
     assert copied.left_out["lost"].startswith("log_damaged: ")
 
 
+def test_w18_a_copy_that_a_newer_build_made_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    copy = _copied(tmp_path)
+    listed = json.loads((copy / "backup.json").read_bytes())
+    for change, known, named in (
+        ({"schema": 2, "sessions": "otherwise"}, FEATURES, "schema 2"),
+        ({"features": ["future/v1"]}, FEATURES, "future/v1"),
+        ({"features": []}, FEATURES - {"terminate/v1"}, "terminate/v1"),
+    ):
+        (copy / "backup.json").write_bytes(json.dumps({**listed, **change}).encode())
+        with pytest.raises(NewerWriter, match=named):
+            restore(copy, Root(tmp_path / "new", Disk()), known)
+        assert not (tmp_path / "new").exists()
+    (copy / "backup.json").write_bytes(json.dumps(listed).encode())
+    restore(copy, Root(tmp_path / "new", Disk()), FEATURES)  # control
+
+
 def test_a_copy_whose_blobs_were_changed_restores_nothing(tmp_path: Path) -> None:
     copy = _copied(tmp_path)
     for spoil in (lambda path: path.write_bytes(b"x"), Path.unlink):
         spoil(blob_place(copy) / NAMES[1])
         with pytest.raises(BadBackup, match=NAMES[1]):
-            restore(copy, Root(tmp_path / "new", Disk()))
+            restore(copy, Root(tmp_path / "new", Disk()), FEATURES)
         assert not (tmp_path / "new").exists()

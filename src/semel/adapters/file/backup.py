@@ -22,8 +22,10 @@ from semel.core.blob_names import named_blobs
 from semel.core.frame import Frame, TailKind, line_of
 from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.values import Frozen
-from semel.errors import BlobDamaged, StoreError, UnsafeStore, UsageError, need
+from semel.errors import BlobDamaged, NewerWriter, StoreError, UnsafeStore, UsageError, need
 from semel.ports.log import TakeFrames
+
+_SCHEMA = 1
 
 
 class Copied(Frozen, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class CopyList(Frozen, frozen=True, kw_only=True):
     sessions: tuple[Copied, ...]
     features: tuple[str, ...]
     left_out: dict[str, str]
+
+
+class _Schema(Frozen, frozen=True, kw_only=True):
+    schema: int
 
 
 class NotEmpty(UsageError):
@@ -163,7 +169,7 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
     features = store.floor.names()  # read last: it covers every log that was copied
     FileFloor(into).raise_to(features)
     listed = CopyList(
-        schema=1, made_at_ms=made_at_ms, sessions=tuple(copied), features=tuple(sorted(features)), left_out=left_out
+        schema=_SCHEMA, made_at_ms=made_at_ms, sessions=tuple(copied), features=tuple(sorted(features)), left_out=left_out
     )
     with naming("write", into.path / LIST_NAME), into.open() as directory:
         replace_file(into.disk, LIST_NAME, msgspec.json.encode(listed) + b"\n", directory, into.path / LIST_NAME)
@@ -173,15 +179,17 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
     return listed
 
 
-def restore(source: Path, root: Root) -> CopyList:
-    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, writing nothing, if it is not whole.
+def restore(source: Path, root: Root, known: frozenset[str]) -> CopyList:
+    """Put a copy in place of a state directory that is new or empty. `known` are the features of this build.
 
+    Raises BadBackup if it is not whole, and NewerWriter if a newer build made it or wrote its logs; nothing was written then.
     Every session is marked before its log is there, so that nobody goes on with one whose open run is not closed.
     """
     origin = Root(source, root.disk)
     listed = _list_of(origin)
+    _refuse_newer(origin.path / LIST_NAME, listed.features, known)
     for copied in listed.sessions:
-        _read(origin, copied, _nowhere)
+        _refuse_newer(Place(origin, copied.session).log, _read(origin, copied, _nowhere), known)
         _check_blobs(origin, copied)
     into = _new_root(root.path, origin, "restore")
     FileFloor(into).raise_to(listed.features)
@@ -220,13 +228,23 @@ def _list_of(origin: Root) -> CopyList:
                 content = origin.disk.read(fd)
             finally:
                 origin.disk.close(fd)
-        return msgspec.json.decode(content, type=CopyList)
+        schema = msgspec.json.decode(content, type=_Schema).schema
+        listed = msgspec.json.decode(content, type=CopyList) if schema == _SCHEMA else None
     except (msgspec.MsgspecError, UnicodeDecodeError, StoreError) as error:
         raise BadBackup(f"{origin.path} is no whole backup: {path.name} {error}. Nothing was restored.") from error
+    if listed is None:
+        raise NewerWriter(str(path), detail=f"has schema {schema}")
+    return listed
 
 
-def _read(origin: Root, copied: Copied, take: TakeFrames) -> None:
-    """Read a log of a copy, which is what the list says of it, piece by piece."""
+def _refuse_newer(path: Path, features: Iterable[str], known: frozenset[str]) -> None:
+    lacking = sorted(set(features) - known)
+    if lacking:
+        raise NewerWriter(str(path), lacking)
+
+
+def _read(origin: Root, copied: Copied, take: TakeFrames) -> frozenset[str]:
+    """Read a log of a copy, which is what the list says of it, piece by piece; returns the features that its frames need."""
     place = Place(origin, copied.session)
     reading, size = Reading(), 0
     with naming("read", place.log), place.open() as directory:
@@ -241,6 +259,7 @@ def _read(origin: Root, copied: Copied, take: TakeFrames) -> None:
             origin.disk.close(fd)
     if reading.tail().kind is not TailKind.CLEAN or (size, reading.point.digest) != (copied.size_bytes, copied.head_digest):
         raise BadBackup(f"{place.log} is not what was copied. Nothing was restored.")
+    return reading.features
 
 
 def _check_blobs(origin: Root, copied: Copied) -> None:
