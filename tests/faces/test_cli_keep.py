@@ -143,6 +143,19 @@ def test_p2_a_repaired_session_never_pays_again_by_itself(seq: int, tmp_path: Pa
     assert verdict in ("clean", "empty")
 
 
+def test_verify_and_repair_agree_about_a_copied_session_directory(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    shop.semel("run", "Pay 17", "--session", "s")
+    shutil.copytree(shop.log("s").parent, shop.log("copied").parent)
+    assert shop.semel("verify", "copied").exit == 6
+    told = shop.semel("repair", "copied")
+    assert (told.exit, "the log of session 's'" in told.out) == (6, True)
+    assert shop.semel("repair", "copied", "--accept-loss").exit == 0
+    assert shop.semel("verify").exit == 0
+    assert shop.semel("run", "Pay 18", "--session", "copied").exit == 0
+    assert [line.split()[0] for line in shop.ledger] == ["125", "125"]
+
+
 def test_a_repair_that_was_cut_short_is_named_and_finished(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))

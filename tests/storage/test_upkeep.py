@@ -102,6 +102,24 @@ def test_a_repair_whose_mark_comes_too_late_is_caught(tmp_path: Path, monkeypatc
         test_a_repair_that_dies_at_any_call_loses_no_byte_and_leaves_no_session_that_goes_on(tmp_path)
 
 
+def test_the_log_of_another_session_is_damaged_for_a_repair_as_for_an_open_and_is_kept_whole(tmp_path: Path) -> None:
+    plant(tmp_path, LOG.data, "other").with_name("status.json").write_bytes(STATUS)
+    plant(tmp_path, LOG.data)
+    with pytest.raises(LogDamaged, match="the log of session 'box'"):
+        asyncio.run(store_at(tmp_path).open("other"))
+    found = assess(Root(tmp_path, Disk()), "other", FEATURES)
+    assert found is not None
+    assert (found.offset, found.seq, found.kept_records, found.lost_bytes) == (0, 0, 0, len(LOG.data))
+    assert (found.reason, found.readable_records) == ("it is the log of session 'box', not of 'other'", len(LOG.frames))
+    cut = repair(Root(tmp_path, Disk()), "other", FEATURES)
+    assert cut is not None
+    kept = tmp_path / "sessions" / "other" / str(cut.kept_as)
+    assert kept.read_bytes() == LOG.data
+    assert kept.with_name("wal.log").read_bytes() == b""
+    assert assess(Root(tmp_path, Disk()), "other", FEATURES) is None
+    assert assess(Root(tmp_path, Disk()), "box", FEATURES) is None, "control: whose log it is"
+
+
 def test_w18_a_repair_by_a_build_that_lacks_a_feature_of_the_floor_or_of_the_log_changes_nothing(tmp_path: Path) -> None:
     for name, floor, known in (("floor", ["future/v1"], FEATURES), ("log", [], frozenset({"early-return/v1"}))):
         root = tmp_path / name

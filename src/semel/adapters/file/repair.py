@@ -25,7 +25,7 @@ from semel.adapters.file.root import Place, Root, naming, open_private
 from semel.core.behind import Behind, Read, proven_behind
 from semel.core.frame import Frame, Point, witnessed
 from semel.core.header import Proven
-from semel.core.reading import PIECE_BYTES, Reading
+from semel.core.reading import PIECE_BYTES, Reading, foreign
 from semel.core.tail import NEWER_WRITER, TailKind
 from semel.core.values import Frozen
 from semel.errors import NewerWriter, UnknownSession
@@ -152,15 +152,18 @@ def _assess(place: Place, directory: int, known: frozenset[str]) -> _Found | Non
             offset, seq = _whole_writes(frames, reading.point) or (offset, seq)
         remembered = max(status, Index(place.root.path).witness(place.session, reading.point.lineage))
         tail = reading.tail(remembered)
-        if tail.kind is not TailKind.DAMAGED:
-            return None
         if tail.reason == NEWER_WRITER:
             raise NewerWriter(f"record {reading.point.seq} of {place.log}")
+        theirs = foreign(reading.point, place.session)
+        if theirs is not None:  # none of it is ours
+            offset = seq = 0
+        elif tail.kind is not TailKind.DAMAGED:
+            return None
         behind = proven_behind(read, offset)
     loss = Loss(
         session=place.session,
         path=str(place.log),
-        reason=tail.reason,
+        reason=theirs or tail.reason,
         offset=offset,
         seq=seq,
         kept_records=max(0, seq - 1),
