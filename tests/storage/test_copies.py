@@ -11,7 +11,7 @@ from semel.adapters.file.backup import back_up, restore
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.repair import assess, repair
 from semel.adapters.file.root import Root
-from semel.errors import IsCopy, StoreError
+from semel.errors import IsCopy, StoreError, UnsafeStore
 from semel.faces.listing import listing_of
 from semel.testing.faults import Crashed, FaultyDisk
 from storage.conftest import contents, plant
@@ -69,6 +69,40 @@ def test_a_backup_can_be_copied_again(copy: Path, tmp_path: Path) -> None:
     again = back_up(store_at(copy), tmp_path / "second", 2)
     assert [one.session for one in again.sessions] == sorted(LOGS)
     restore(tmp_path / "second", Root(tmp_path / "new", Disk()), FEATURES)
+
+
+def ways_into(directory: Path) -> dict[str, Path]:
+    """Names that lead to a place within a directory."""
+    (directory.parent / "link").symlink_to(directory)
+    (directory.parent / "beside").mkdir()
+    return {
+        "plain": directory / "inside",
+        "deep": directory / "sessions" / "inside",
+        "a link": directory.parent / "link" / "inside",
+        "dots": directory.parent / "beside" / ".." / directory.name / "inside",
+        "both": directory.parent / "beside" / ".." / "link" / "sessions" / "box" / "inside",
+    }
+
+
+def test_a_copy_is_never_made_within_what_it_copies_whatever_its_path_is_called(origin: Path) -> None:
+    before = contents(origin)
+    for how, target in ways_into(origin).items():
+        with pytest.raises(UnsafeStore, match="a copy belongs elsewhere"):
+            back_up(store_at(origin), target, 1)
+        with pytest.raises(UnsafeStore, match="a copy belongs elsewhere"):
+            back_up(store_at(origin.parent / "link"), target, 1)
+        assert not target.exists(), how
+    assert contents(origin) == before
+    back_up(store_at(origin), origin.parent / "beside" / ".." / "outside", 1)  # control
+
+
+def test_a_backup_is_never_restored_into_itself_whatever_its_path_is_called(copy: Path) -> None:
+    before = contents(copy)
+    for how, target in ways_into(copy).items():
+        with pytest.raises(UnsafeStore, match="a copy belongs elsewhere"):
+            restore(copy, Root(target, Disk()), FEATURES)
+        assert not target.exists(), how
+    assert contents(copy) == before
 
 
 def is_whole(root: Path) -> bool:

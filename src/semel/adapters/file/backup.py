@@ -212,7 +212,8 @@ def _new_root(path: Path, other: Root, what: What) -> Root:
     root = Root(path, other.disk)
     if path.exists() and any(path.iterdir()):
         raise NotEmpty(f"{path} is not empty; name a directory that is new")
-    if root.path == other.path or other.path in root.path.parents:
+    inside, outside = root.path.resolve(), other.path.resolve()  # links and dots lead to the same place
+    if inside == outside or outside in inside.parents:
         raise UnsafeStore(f"{path} is within {other.path}; a copy belongs elsewhere")
     root.prepare()
     begin(root, what, other.path)
