@@ -124,6 +124,8 @@ def restore_dies_anywhere(place: Path, copy: Path) -> int:
             refuses_all_writing(root, f"`semel restore .*{copy.name} --state .*{root.name}`")
             with pytest.raises(IsCopy):
                 back_up(store_at(root), place / "other", 1)
+            with pytest.raises(IsCopy, match="Remove it, and begin again"):
+                restore(copy, Root(root, Disk()), FEATURES)
             shutil.rmtree(root)
             restore(copy, Root(root, FaultyDisk()), FEATURES)
         elif not begun:

@@ -1,6 +1,8 @@
 """P3, P7: a repair dies at each of its calls, of a log that was cut between two frames of a write, which only a witness knows."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +14,14 @@ from semel.adapters.file.index import Index
 from semel.adapters.file.repair import assess, repair
 from semel.adapters.file.root import Place, Root
 from semel.adapters.system import SystemClock, SystemIds
-from semel.core.frame import Frame, TailKind, line_of, scan
+from semel.core.frame import Frame, TailKind, incomplete, line_of, scan
+from semel.core.open_log import state_of
 from semel.engine.park import park
 from semel.engine.resume import Ground
 from semel.errors import LogDamaged, NotParked
+from semel.testing.faults import FaultyDisk
 from storage.conftest import plant
+from storage.scenario import copy_tree
 from storage.test_upkeep import FEATURES, store_at, sweep
 from tests.engine.fakes import call, script_file
 from tests.engine.test_parking import whole_log
@@ -56,9 +61,7 @@ def planted(root: Path, cut: CutLog, witness: str) -> None:
 def closed(root: Path) -> tuple[Frame, ...]:
     """What the log holds once a repair came to its end and the open run was closed."""
     repair(Root(root, Disk()), "s", FEATURES)
-    store = store_at(root, parking=True)
-    asyncio.run(park(Ground(store=store, clock=SystemClock(), ids=SystemIds()), "s"))
-    store.parked("s")
+    parks(root, FaultyDisk())
     return scan((root / "sessions" / "s" / "wal.log").read_bytes()).frames
 
 
@@ -68,10 +71,13 @@ def denied(frames: tuple[Frame, ...]) -> list[dict[str, Any]]:
     return [record for record in records if record["type"] == "tool_no_dispatch"]
 
 
-def dies_anywhere(place: Path, cut: CutLog, witness: str) -> int:
-    """Let a repair die at each of its calls; returns how many of the deaths were behind the cut."""
-    left = sweep(place, lambda root: planted(root, cut, witness), lambda root, disk: repair(Root(root, disk), "s", FEATURES))
-    behind = 0
+def repair_on(root: Path, disk: Disk) -> None:
+    repair(Root(root, disk), "s", FEATURES)
+
+
+def dies_anywhere(place: Path, cut: CutLog, prepare: Callable[[Path], object]) -> tuple[int, int]:
+    """Let a repair die at each of its calls; returns how many deaths that were, and how many of them behind the cut."""
+    left, behind = sweep(place, prepare, repair_on), 0
     for root, _ in left:
         log = root / "sessions" / "s" / "wal.log"
         found = assess(Root(root, Disk()), "s", FEATURES)
@@ -89,16 +95,29 @@ def dies_anywhere(place: Path, cut: CutLog, witness: str) -> int:
         assert denied(frames) == []
         assert b"".join(map(line_of, frames)).startswith(cut.data[: cut.whole_bytes])
         assert scan(log.read_bytes()).tail.kind is TailKind.CLEAN
-    print(f"{len(left)} deaths of a repair that {witness} asked for, {behind} of them behind the cut")
-    assert len(left) >= 40
-    return behind
+    return len(left), behind
 
 
 @pytest.mark.parametrize("witness", WITNESSES)
 def test_what_only_a_witness_knows_is_cut_at_the_same_place_after_every_death_and_no_sent_call_is_denied(
     witness: str, cut_log: CutLog, tmp_path: Path
 ) -> None:
-    assert dies_anywhere(tmp_path, cut_log, witness) >= 5
+    deaths, behind = dies_anywhere(tmp_path, cut_log, lambda root: planted(root, cut_log, witness))
+    print(f"{deaths} deaths of a repair that {witness} asked for, {behind} of them behind the cut")
+    assert deaths >= 40
+    assert behind >= 5
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(1700)
+@pytest.mark.parametrize("witness", WITNESSES)
+def test_the_repair_of_a_repair_that_died_may_die_at_any_call_as_well(witness: str, cut_log: CutLog, tmp_path: Path) -> None:
+    first = sweep(tmp_path / "first", lambda root: planted(root, cut_log, witness), repair_on)
+    deaths = 0
+    for number, (left, _) in enumerate(first):
+        deaths += dies_anywhere(tmp_path / str(number), cut_log, partial(copy_tree, left))[0]
+    print(f"{deaths} deaths of a repair behind {len(first)} that died")
+    assert deaths >= 1_500
 
 
 def test_a_repair_that_drops_the_witness_before_it_cuts_is_caught(
@@ -114,7 +133,65 @@ def test_a_repair_that_drops_the_witness_before_it_cuts_is_caught(
 
     monkeypatch.setattr("semel.adapters.file.repair._cut", careless)
     with pytest.raises(AssertionError, match="counts as whole"):
-        dies_anywhere(tmp_path, cut_log, "status.json")
+        dies_anywhere(tmp_path, cut_log, lambda root: planted(root, cut_log, "status.json"))
+
+
+def parks(root: Path, disk: Disk) -> None:
+    store = store_at(root, disk, parking=True)
+    asyncio.run(park(Ground(store=store, clock=SystemClock(), ids=SystemIds()), "s"))
+    store.parked("s")
+
+
+def closing_dies_anywhere(place: Path, data: bytes) -> int:
+    """Let the close of a restored session with two payments under way die at each call; returns the deaths behind its end."""
+
+    def prepare(root: Path) -> None:
+        plant(root, data, "s").with_name("parking").write_bytes(b"")
+        (root / "sessions" / "s" / "parking").chmod(0o600)
+
+    left, over = sweep(place, prepare, parks), 0
+    for root, _ in left:
+        marked = (root / "sessions" / "s" / "parking").exists()
+        if marked:
+            with pytest.raises(NotParked):
+                asyncio.run(store_at(root).open("s"))
+            assert repair(Root(root, Disk()), "s", FEATURES) is None
+            parks(root, FaultyDisk())
+        over += not marked
+        frames = scan((root / "sessions" / "s" / "wal.log").read_bytes()).frames
+        state = state_of(frames, incomplete(frames), "s")
+        assert state.run is None, "the mark went before the run was closed"
+        assert [call.tool for call in state.unknown] == ["pay", "pay"]
+        assert b"Nothing happened" not in b"".join(frame.payload for frame in frames)
+    print(f"{len(left)} deaths of a close, {over} behind the mark")
+    assert len(left) >= 50
+    return over
+
+
+@pytest.fixture
+def under_way(tmp_path: Path) -> bytes:
+    """A log up to where both payments had left."""
+    frames = asyncio.run(whole_log(script_file(tmp_path / "m.json", {"calls": [call("pay"), call("pay")]}, {"text": "done"})))
+    last = max(at for at, frame in enumerate(frames) if b'"type":"tool_dispatch_intent"' in frame.payload)
+    return b"".join(map(line_of, frames[: last + 1]))
+
+
+def test_the_close_of_a_restored_run_may_die_at_any_call_and_both_calls_stay_unknown(under_way: bytes, tmp_path: Path) -> None:
+    assert closing_dies_anywhere(tmp_path, under_way) >= 2
+
+
+def test_a_mark_that_goes_before_the_run_is_closed_is_caught(
+    under_way: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = parks
+
+    def hasty(root: Path, disk: Disk) -> None:
+        (root / "sessions" / "s" / "parking").unlink()
+        real(root, disk)
+
+    monkeypatch.setattr("storage.test_repair_deaths.parks", hasty)
+    with pytest.raises(AssertionError, match="before the run was closed"):
+        closing_dies_anywhere(tmp_path, under_way)
 
 
 def test_a_repair_that_finds_the_cut_made_names_the_file_that_holds_what_was_cut(cut_log: CutLog, tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ def restore(source: Path, root: Root, known: frozenset[str]) -> CopyList:
 def _new_root(path: Path, other: Root, what: What) -> Root:
     root = Root(path, other.disk)
     if path.exists() and any(path.iterdir()):
+        refuse_unfinished(root)
         raise NotEmpty(f"{path} is not empty; name a directory that is new")
     inside, outside = root.path.resolve(), other.path.resolve()  # links and dots lead to the same place
     if inside == outside or outside in inside.parents:
