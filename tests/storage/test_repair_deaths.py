@@ -112,6 +112,7 @@ def test_what_only_a_witness_knows_is_cut_at_the_same_place_after_every_death_an
 @pytest.mark.timeout(1700)
 @pytest.mark.parametrize("witness", WITNESSES)
 def test_the_repair_of_a_repair_that_died_may_die_at_any_call_as_well(witness: str, cut_log: CutLog, tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
     first = sweep(tmp_path / "first", lambda root: planted(root, cut_log, witness), repair_on)
     deaths = 0
     for number, (left, _) in enumerate(first):
