@@ -48,8 +48,11 @@ def store_of(settings: Settings, disk: "Disk | None" = None) -> "FileStore":
 
 
 def parked_hook(settings: Settings) -> ParkedHook | None:
-    """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none."""
-    if settings.on_parked is None:
+    """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none.
+
+    Nobody is told of a copy: what waits in it may be decided long since.
+    """
+    if settings.on_parked is None or copy_at(settings.state) is not None:
         return None
     from semel.adapters.parked.once import Once
     from semel.adapters.system import SystemClock

@@ -11,7 +11,9 @@ from semel.adapters.file.root import Root
 from semel.core.features import KNOWN
 from semel.errors import IsCopy
 from semel.faces.agentref import load_agent
+from semel.settings import Settings
 from semel.testing.faults import Crashed, Fault, FaultyDisk
+from semel.wiring import parked_hook
 from tests.faces.support import Shop, open_shop, tree
 
 LOOKS = ("ls", "show s", "tail s", "inbox", "verify")
@@ -49,6 +51,14 @@ def test_p2_a_backup_that_is_used_as_a_state_directory_pays_nothing_again_and_sa
     assert "is a backup" in found["what"]
     assert "semel restore" in found["advice"]
     assert (done.exit, "resume" in done.out) == (0, False)
+
+
+def test_nobody_is_told_of_what_waits_in_a_backup(tmp_path: Path) -> None:
+    for name in ("work", "copy"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "copy" / "backup.json").write_bytes(b"{}")
+    assert parked_hook(Settings(state=tmp_path / "copy", on_parked="true")) is None
+    assert parked_hook(Settings(state=tmp_path / "work", on_parked="true")) is not None
 
 
 def test_p2_a_runtime_on_a_backup_carries_nothing_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
