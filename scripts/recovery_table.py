@@ -35,7 +35,9 @@ Every call of an open batch has exactly one class, told from the log alone, and 
 """
 
 TAIL = """
-An intent in a write that never became whole was never acted upon, so its call is `no_dispatch`, whatever its effect.
+An intent in a write that never became whole was never acted upon, so its call is `no_dispatch`, whatever its effect. Of a log
+that was repaired or restored nobody can say that: the rest of the write may be what was lost. When its open run is closed, a
+`once` call with such an intent is unknown.
 
 ## When a call is unknown
 

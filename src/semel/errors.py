@@ -25,6 +25,8 @@
     │   ├── IndexUnavailable   the index, which may know more than a log says, cannot be asked now
     │   ├── BlobDamaged        content beside a log is missing or is not what its name says
     │   ├── SessionFull        the log would grow beyond its ceiling; nothing was written (W12)
+    │   ├── NotParked          repaired or restored, and its open run is not closed yet
+    │   ├── IsCopy             the directory is a backup, or a backup or restore that did not end has left it
     │   └── UnsafeStore        permissions, file type or file system
     ├── CorruptLog             a record that no legal writer can have written (K1-K14)
     ├── ModelError             a model exchange that gave no answer
@@ -258,6 +260,13 @@ class NotParked(StoreError):
     """The session was restored or repaired, and its open run must be closed before anything else is done with it."""
 
     code = "not_parked"
+    exit = 2
+
+
+class IsCopy(StoreError):
+    """The directory is a backup, or was left by a backup or restore that did not end: it can be read, and not written to."""
+
+    code = "is_copy"
     exit = 2
 
 

@@ -50,8 +50,11 @@ def store_of(settings: Settings, disk: "Disk | None" = None) -> "FileStore":
 
 
 def parked_hook(settings: Settings) -> ParkedHook | None:
-    """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none."""
-    if settings.on_parked is None:
+    """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none.
+
+    Nobody is told of a copy: what waits in it may be decided long since.
+    """
+    if settings.on_parked is None or copy_at(settings.state) is not None:
         return None
     from semel.adapters.parked.once import Once
     from semel.adapters.system import SystemClock
@@ -280,6 +283,16 @@ def floor_names(root: Path) -> frozenset[str]:
     return FileFloor(Root(root, Disk())).names()
 
 
+def copy_at(root: Path) -> str | None:
+    """What a directory is that is a backup, or what one that did not end has left, in words; None for one to work in."""
+    from semel.adapters.file.copies import copy_at as look
+    from semel.adapters.file.disk import Disk
+    from semel.adapters.file.root import Root
+
+    found = look(Root(root, Disk()))
+    return None if found is None else f"{root} {found.what}; {found.advice}"
+
+
 def examine(settings: Settings) -> "Iterator[Finding]":
     """What can be said about a state directory. Changes nothing."""
     from semel.adapters.file.doctor import examine as look
@@ -291,14 +304,14 @@ def assess(settings: Settings, session: str) -> "Loss | None":
     """What a repair of a log would give up; None where it is not damaged. Raises UnknownSession, NewerWriter."""
     from semel.adapters.file.repair import assess as look
 
-    return look(store_of(settings).root, session)
+    return look(store_of(settings).root, session, KNOWN)
 
 
 def repair(settings: Settings, session: str) -> "Loss | None":
     """Cut a damaged log where its damage starts. Raises UnknownSession, NewerWriter, SessionBusy."""
     from semel.adapters.file.repair import repair as cut
 
-    return cut(store_of(settings).root, session)
+    return cut(store_of(settings).root, session, KNOWN)
 
 
 def parking_ground(settings: Settings) -> "tuple[Ground, FileStore]":
@@ -319,7 +332,7 @@ def back_up(settings: Settings, target: Path) -> "CopyList":
 
 
 def restore(settings: Settings, source: Path) -> "CopyList":
-    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, UsageError."""
+    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, NewerWriter, UsageError."""
     from semel.adapters.file.backup import restore as copy
 
-    return copy(source, store_of(settings).root)
+    return copy(source, store_of(settings).root, KNOWN)

@@ -8,9 +8,12 @@ from msgspec import json
 
 from semel import Agent, Runtime
 from semel.adapters.memory.store import Medium, MemoryLog, MemoryStore
+from semel.core import parking
+from semel.core.calls import Batch
 from semel.core.frame import Frame, incomplete, line_of, scan
 from semel.core.open_log import state_of
-from semel.core.state import Session
+from semel.core.outcomes import Settlement
+from semel.core.state import Run, Session
 from semel.core.values import Effect
 from semel.engine.park import park
 from tests.engine.fakes import CountingTool, call, counting, ground, script_file
@@ -43,16 +46,19 @@ def state_on(medium: Medium) -> Session:
 
 
 def open_once_calls(frames: tuple[Frame, ...]) -> set[int]:
-    """The payments of the open batch that have an intent in a whole write and no result, by ordinal."""
-    torn = incomplete(frames)
+    """The payments of the open batch that have an intent and no result, by ordinal; also where their write is not whole."""
     opened: set[int] = set()
     for frame in frames:
         record = json.decode(frame.payload)
-        if record["type"] == "tool_dispatch_intent" and frame.seq not in torn and record["ordinal"] != 1:
+        if record["type"] == "tool_dispatch_intent" and record["ordinal"] != 1:
             opened.add(record["ordinal"])
         elif record["type"] in ("tool_result", "tool_call_returned", "tool_no_dispatch"):
             opened.discard(record["ordinal"])
     return opened
+
+
+def says_that_nothing_happened(medium: Medium) -> bool:
+    return b"Nothing happened" in bytes(medium.logs["s"].data)
 
 
 async def test_every_prefix_of_a_log_is_parked_without_sending_anything(tmp_path: Path) -> None:
@@ -60,6 +66,7 @@ async def test_every_prefix_of_a_log_is_parked_without_sending_anything(tmp_path
     model = script_file(tmp_path / "m.json", batch, batch, {"text": "done"})
     frames = await whole_log(model)
     ends: Counter[str] = Counter()
+    torn = 0
     for kept in range(2, len(frames) + 1):
         medium = on_medium(frames[:kept])
         was_open = state_on(medium).run is not None
@@ -67,8 +74,10 @@ async def test_every_prefix_of_a_log_is_parked_without_sending_anything(tmp_path
         state = state_on(medium)
         assert state.run is None
         assert {call.ordinal for call in state.unknown} >= open_once_calls(frames[:kept])
+        assert not says_that_nothing_happened(medium)
         assert unknown == tuple(call.call_key for call in state.unknown)
         assert await park(ground(medium), "s") == ()
+        torn += any(b'"type":"tool_dispatch_intent"' in frames[seq].payload for seq in incomplete(frames[:kept]))
         ended = state.ended[state.newest or ""]
         ends["interrupted" if unknown else ended.error.code if ended.error else ended.reason] += 1
         assert was_open or not unknown
@@ -77,10 +86,24 @@ async def test_every_prefix_of_a_log_is_parked_without_sending_anything(tmp_path
         async with Runtime(agents=[agent], ground=ground(medium)) as runtime:
             assert await runtime.resume("s") is None
         assert not any(tool.keys for tool in paid)
-    print(f"{ends.total()} prefixes: {dict(ends)}")
+    print(f"{ends.total()} prefixes: {dict(ends)}; {torn} of them with an intent in a write that is not whole")
+    assert torn >= 4
     assert ends.total() == len(frames) - 1 >= 25
     assert ends["interrupted"] >= 6
     assert ends["parked"] >= 10
+
+
+async def test_canary_a_torn_intent_that_is_taken_for_never_sent_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = parking._settled
+
+    def trusting(state: Session, run: Run, batch: Batch) -> dict[int, Settlement]:
+        return {at: one for at, one in real(state, run, batch).items() if not batch.calls[at].torn_intent}
+
+    monkeypatch.setattr(parking, "_settled", trusting)
+    with pytest.raises(AssertionError):
+        await test_every_prefix_of_a_log_is_parked_without_sending_anything(tmp_path)
 
 
 async def test_canary_a_prefix_that_is_not_parked_is_carried_on(tmp_path: Path) -> None:

@@ -137,6 +137,6 @@ async def test_t20f_a_writer_that_raises_the_floor_too_low_is_caught(tmp_path: P
 @pytest.mark.anyio
 async def test_t20f_a_reader_that_does_not_look_at_the_floor_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await write(tmp_path / "root", "N", "absent") == "written"
-    monkeypatch.setattr(FileStore, "_refuse_newer_floor", lambda _self: None)
+    monkeypatch.setattr(FileFloor, "refuse_newer", lambda _self, _known: None)
     with pytest.raises(AssertionError, match="it refuses before it reads a record"):
         await read(tmp_path / "root", "N-1")

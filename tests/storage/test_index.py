@@ -153,7 +153,7 @@ async def test_a_repair_makes_the_index_forget_what_was_lost(root: Path) -> None
     (log.parent / "status.json").unlink()
     with pytest.raises(LogDamaged):
         await store_at(root).open("done")
-    loss = repair(store_at(root).root, "done")
+    loss = repair(store_at(root).root, "done", KNOWN)
     assert loss is not None
     assert loss.remembered == head
     parking = FileStore(root, SystemClock(), known=KNOWN, parking=True)

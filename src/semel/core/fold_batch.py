@@ -311,7 +311,8 @@ def _result(state: Session, logged: Position, record: ToolResult) -> Session:
     planned, returned = call.planned, call.returned
     if planned.refused or (ordinal and _open_before(state, logged, record)):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} is refused, or before its turn")
-    sent = call.intent or planned.tool == SUBMIT_TOOL
+    # Of a log that was repaired or restored the rest of a torn write may be what was lost, so that its call may have been sent.
+    sent = call.intent or planned.tool == SUBMIT_TOOL or (call.torn_intent and record.outcome is Outcome.UNKNOWN)
     if planned.tool_call_id != record.tool_call_id or not (sent or record.outcome in CLOSE_OUTS):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {ordinal} was never sent, or is another")
     if call.held is not None and record.outcome is Outcome.UNKNOWN:

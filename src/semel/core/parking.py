@@ -2,7 +2,8 @@
 
 What happened behind the last record of such a log nobody knows. So every `once` call that was or could have been sent is
 unknown, and waits for a person; a run whose model was being asked ends, since the calls of an answer that is not here may have
-been sent. Pure.
+been sent. An intent in a write that is not whole says nothing here: the rest of the write may be what was lost, and then its call
+was sent. Pure.
 """
 
 from msgspec.structs import replace
@@ -51,7 +52,9 @@ def parked(state: Session) -> tuple[Record, ...]:
     batch, head = (step.batch, ()) if step.batch is not None else _planned(state, run)
     known = _settled(state, run, batch)
     intents = tuple(
-        intent_of(run, batch, call) for at, call in enumerate(batch.calls) if at in known and not (call.intent or call.settled)
+        intent_of(run, batch, call)
+        for at, call in enumerate(batch.calls)
+        if at in known and not (call.intent or call.torn_intent or call.settled)
     )
     unknown = any(settled.outcome is Outcome.UNKNOWN for settled in known.values())
     return (*assumed, *head, *intents, *close_out(run, batch, known), *(() if unknown else (end,)))
@@ -100,7 +103,7 @@ def _settled(state: Session, run: Run, batch: Batch) -> dict[int, Settlement]:
             known[at] = bounded(Settlement(outcome=Outcome.COMPLETED, is_error=is_error, text=text))
         elif call.waits:
             known[at] = settlement(Effect.ONCE, HeldClosed(reason=HeldReason.INTERRUPTED), after_crash=True)
-        elif not (call.planned.refused or call.torn_intent or call.refusal or call.planned.tool == SUBMIT_TOOL):
+        elif not (call.planned.refused or call.refusal or call.planned.tool == SUBMIT_TOOL):
             spec = run.tool(call.planned.tool)
             crashed = settlement(spec.effect if spec else Effect.ONCE, lost(LostReason.CRASHED), after_crash=True)
             known[at] = bounded(crashed)

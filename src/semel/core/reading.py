@@ -107,10 +107,17 @@ class Verification:
             if tail.reason == NEWER_WRITER:
                 raise NewerWriter(f"record {point.seq} of {self._where}")
             raise LogDamaged(self._where, tail.offset, point.seq, tail.reason)
-        if point.lineage is not None and point.lineage.session != self._session:
-            theirs = f"it is the log of session {point.lineage.session[:200]!r}, not of {self._session!r}"
+        theirs = foreign(point, self._session)
+        if theirs is not None:
             raise LogDamaged(self._where, 0, 0, theirs)
         return Scan(frames=tuple(frames), tail=tail, point=point, features=self._reading.features)
+
+
+def foreign(point: Point, session: str) -> str | None:
+    """That a log is not that of the session, in words; None if it is, or if nothing says whose it is."""
+    if point.lineage is None or point.lineage.session == session:
+        return None
+    return f"it is the log of session {point.lineage.session[:200]!r}, not of {session!r}"
 
 
 def verified(

@@ -1,8 +1,8 @@
 """Copies of a state directory: of each session what can never vanish, up to its durable head at the moment it is copied.
 
-A copy is itself a state directory, with a list of what is in it that is written last: one without the list is not whole. It
+A copy looks like a state directory, with a list of what is in it that is written last: one without the list is not whole. It
 holds no leases, and no file of a session but its log and its blobs. `restore` checks every byte against the list before
-anything is written.
+anything is written. What a backup or restore has begun says that it is unfinished until all of it is durable.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
+from semel.adapters.file.copies import LIST_NAME, What, begin, end, refuse_unfinished
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.parking import mark
 from semel.adapters.file.root import Place, Root, naming, open_private, replace_file
@@ -22,10 +23,10 @@ from semel.core.blob_names import named_blobs
 from semel.core.frame import Frame, TailKind, line_of
 from semel.core.reading import PIECE_BYTES, Reading
 from semel.core.values import Frozen
-from semel.errors import BlobDamaged, StoreError, UnsafeStore, UsageError, need
+from semel.errors import BlobDamaged, NewerWriter, StoreError, UnsafeStore, UsageError, need
 from semel.ports.log import TakeFrames
 
-LIST_NAME = "backup.json"
+_SCHEMA = 1
 
 
 class Copied(Frozen, frozen=True, kw_only=True):
@@ -52,6 +53,10 @@ class CopyList(Frozen, frozen=True, kw_only=True):
     left_out: dict[str, str]
 
 
+class _Schema(Frozen, frozen=True, kw_only=True):
+    schema: int
+
+
 class NotEmpty(UsageError):
     """A copy is made, and restored, into a directory that is new or empty."""
 
@@ -75,6 +80,11 @@ class _Copy:
         self._last: Frame | None = None
         self._fd: int | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether there was anything to copy."""
+        return self._last is not None
+
     def take(self, frames: Sequence[Frame]) -> None:
         """Write more of the log."""
         data = b"".join(map(line_of, frames))
@@ -88,7 +98,7 @@ class _Copy:
 
     def end(self, blobs: FileBlobs, names: Iterable[str]) -> Copied:
         """Copy the blobs, and make all of it durable."""
-        last, ours = need(self._last, "a log has a first line"), FileBlobs(self.place, _nobody_else)
+        last, ours = need(self._last, "a log was begun"), FileBlobs(self.place, _nobody_else)
         lacking: list[str] = []
         for name in (names := sorted(names)):
             try:
@@ -134,8 +144,9 @@ class _Copy:
 
 
 def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
-    """Copy all sessions into `target`; one that cannot be read is left out and named."""
-    into = _new_root(target, store.root)
+    """Copy all sessions into `target`; one that cannot be read is left out and named. Raises IsCopy, NotEmpty, UnsafeStore."""
+    refuse_unfinished(store.root)
+    into = _new_root(target, store.root, "backup")
     copied: list[Copied] = []
     left_out = {name: f"{error.code}: {error}" for name, error in store.strays().items()}
     for session in store.sessions():
@@ -147,7 +158,8 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
 
         try:
             store.read(session, take=take)
-            copied.append(copy.end(store.blobs(session), names))
+            if copy.begun:  # else nothing of it is durable yet: its first barrier is under way, or was never acknowledged
+                copied.append(copy.end(store.blobs(session), names))
         except StoreError as error:
             if copy.failed:
                 raise
@@ -158,26 +170,29 @@ def back_up(store: FileStore, target: Path, made_at_ms: int) -> CopyList:
     features = store.floor.names()  # read last: it covers every log that was copied
     FileFloor(into).raise_to(features)
     listed = CopyList(
-        schema=1, made_at_ms=made_at_ms, sessions=tuple(copied), features=tuple(sorted(features)), left_out=left_out
+        schema=_SCHEMA, made_at_ms=made_at_ms, sessions=tuple(copied), features=tuple(sorted(features)), left_out=left_out
     )
     with naming("write", into.path / LIST_NAME), into.open() as directory:
         replace_file(into.disk, LIST_NAME, msgspec.json.encode(listed) + b"\n", directory, into.path / LIST_NAME)
         into.disk.sync_directory(directory)
     into.sync()
+    end(into)
     return listed
 
 
-def restore(source: Path, root: Root) -> CopyList:
-    """Put a copy in place of a state directory that is new or empty. Raises BadBackup, writing nothing, if it is not whole.
+def restore(source: Path, root: Root, known: frozenset[str]) -> CopyList:
+    """Put a copy in place of a state directory that is new or empty. `known` are the features of this build.
 
+    Raises BadBackup if it is not whole, and NewerWriter if a newer build made it or wrote its logs; nothing was written then.
     Every session is marked before its log is there, so that nobody goes on with one whose open run is not closed.
     """
     origin = Root(source, root.disk)
     listed = _list_of(origin)
+    _refuse_newer(origin.path / LIST_NAME, listed.features, known)
     for copied in listed.sessions:
-        _read(origin, copied, _nowhere)
+        _refuse_newer(Place(origin, copied.session).log, _read(origin, copied, _nowhere), known)
         _check_blobs(origin, copied)
-    into = _new_root(root.path, origin)
+    into = _new_root(root.path, origin, "restore")
     FileFloor(into).raise_to(listed.features)
     for copied in listed.sessions:
         place, copy = Place(into, copied.session), _Copy(into, copied.session)
@@ -190,19 +205,23 @@ def restore(source: Path, root: Root) -> CopyList:
         finally:
             copy.close()
     into.sync()
+    end(into)
     return listed
 
 
-def _new_root(path: Path, other: Root) -> Root:
+def _new_root(path: Path, other: Root, what: What) -> Root:
     root = Root(path, other.disk)
     with naming("look into", path), suppress(FileNotFoundError):
         if not stat.S_ISDIR(path.stat().st_mode):
             raise NotEmpty(f"{path} is no directory; name one that is new")
         if any(path.iterdir()):
+            refuse_unfinished(root)
             raise NotEmpty(f"{path} is not empty; name a directory that is new")
-    if root.path == other.path or other.path in root.path.parents:
+    inside, outside = root.path.resolve(), other.path.resolve()  # links and dots lead to the same place
+    if inside == outside or outside in inside.parents:
         raise UnsafeStore(f"{path} is within {other.path}; a copy belongs elsewhere")
     root.prepare()
+    begin(root, what, other.path)
     return root
 
 
@@ -215,13 +234,23 @@ def _list_of(origin: Root) -> CopyList:
                 content = origin.disk.read(fd)
             finally:
                 origin.disk.close(fd)
-        return msgspec.json.decode(content, type=CopyList)
+        schema = msgspec.json.decode(content, type=_Schema).schema
+        listed = msgspec.json.decode(content, type=CopyList) if schema == _SCHEMA else None
     except (msgspec.MsgspecError, UnicodeDecodeError, StoreError) as error:
         raise BadBackup(f"{origin.path} is no whole backup: {path.name} {error}. Nothing was restored.") from error
+    if listed is None:
+        raise NewerWriter(str(path), detail=f"has schema {schema}")
+    return listed
 
 
-def _read(origin: Root, copied: Copied, take: TakeFrames) -> None:
-    """Read a log of a copy, which is what the list says of it, piece by piece."""
+def _refuse_newer(path: Path, features: Iterable[str], known: frozenset[str]) -> None:
+    lacking = sorted(set(features) - known)
+    if lacking:
+        raise NewerWriter(str(path), lacking)
+
+
+def _read(origin: Root, copied: Copied, take: TakeFrames) -> frozenset[str]:
+    """Read a log of a copy, which is what the list says of it, piece by piece; returns the features that its frames need."""
     place = Place(origin, copied.session)
     reading, size = Reading(), 0
     with naming("read", place.log), place.open() as directory:
@@ -236,6 +265,7 @@ def _read(origin: Root, copied: Copied, take: TakeFrames) -> None:
             origin.disk.close(fd)
     if reading.tail().kind is not TailKind.CLEAN or (size, reading.point.digest) != (copied.size_bytes, copied.head_digest):
         raise BadBackup(f"{place.log} is not what was copied. Nothing was restored.")
+    return reading.features
 
 
 def _check_blobs(origin: Root, copied: Copied) -> None:

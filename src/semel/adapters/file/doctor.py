@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from semel.adapters.file.backup import LIST_NAME
 from semel.adapters.file.blobs import DAMAGED_LOG
 from semel.adapters.file.blobs import DIRECTORY as BLOBS
+from semel.adapters.file.copies import LIST_NAME, UNFINISHED, Copy, copy_at
 from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
@@ -29,7 +29,7 @@ _ASK_INDEX = (
     "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
     "but it may be all that tells that a log has lost some"
 )
-_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED)
 
 
 class Finding(Frozen, frozen=True, kw_only=True):
@@ -50,6 +50,9 @@ def examine(store: FileStore) -> Iterator[Finding]:
     if (closed := _closed(root.path.resolve() if root.path.exists() else root.path)) is not None:
         yield Finding(weight="problem", about=str(root.path), what=closed, advice=_NOT_A_STATE)
         return
+    copy = copy_at(root)
+    if copy is not None:
+        yield Finding(weight="note" if copy.whole else "problem", about=str(root.path), what=copy.what, advice=copy.advice)
     yield from _root(root)
     yield from _floor(store)
     sessions = root.path / SESSIONS
@@ -64,7 +67,7 @@ def examine(store: FileStore) -> Iterator[Finding]:
         elif store.session_in(path.name) is not None and (closed := _closed(path)) is not None:
             yield Finding(weight="problem", about=str(path), what=closed, advice=_NOT_A_SESSION)
         else:
-            yield from _session(store, path)
+            yield from _session(store, path, copy)
 
 
 def _is_there(path: Path) -> bool:
@@ -160,13 +163,13 @@ def _removed(session: str, head: int) -> Finding:
     return Finding(weight="note", about=session, what=what, advice="nothing, if somebody removed it; else restore a backup")
 
 
-def _session(store: FileStore, path: Path) -> Iterator[Finding]:
+def _session(store: FileStore, path: Path, copy: Copy | None) -> Iterator[Finding]:
     session = store.session_in(path.name)
     if session is None:
         yield Finding(weight="note", about=str(path), what="is no session's directory", advice="remove it if nobody needs it")
         return
     yield from _private(store.root, path)
-    if store.must_park(session):
+    if copy is None and store.must_park(session):
         what = "was repaired or restored, but its open run is not closed yet, so nobody can use it"
         yield Finding(weight="problem", about=session, what=what, advice=f"`semel repair {session} --accept-loss` closes it")
     for name in sorted(file.name for file in path.iterdir()):
@@ -180,10 +183,10 @@ def _session(store: FileStore, path: Path) -> Iterator[Finding]:
             yield from _private(store.root, path / name)
         else:
             yield Finding(weight="note", about=str(path / name), what="is none of semel's files", advice="keep it elsewhere")
-    yield from _standing(store, session, path)
+    yield from _standing(store, session, path, copy)
 
 
-def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
+def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> Iterator[Finding]:
     """The log, who holds it, and whether the status document is as new as it."""
     try:
         raw, owner = store.read_status(session), store.owner(session)
@@ -195,10 +198,13 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
     if owner is not None:
         yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
         return
-    if head is None:
+    if not head:  # the first line alone tells of no record
         yield Finding(weight="note", about=session, what="was opened and never written", advice="nothing; its first run uses it")
         if before:
             yield _removed(session, before)
+        return
+    if copy is not None:
+        yield Finding(weight="fine", about=session, what=f"is a copy of {head} records")
         return
     status = decode_status(raw)
     if status is None or status.head_seq < head:

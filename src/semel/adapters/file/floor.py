@@ -12,7 +12,7 @@ from pathlib import Path
 
 from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
-from semel.errors import StoreError
+from semel.errors import NewerWriter, StoreError
 
 NAME = "wal-feature-floor"
 LOCK_NAME = "wal-feature-floor.lock"
@@ -58,6 +58,12 @@ class FileFloor:
                 return self._read(root)
         except FileNotFoundError:
             return frozenset()
+
+    def refuse_newer(self, known: frozenset[str]) -> None:
+        """Raise NewerWriter where it names what is not `known`: such a build may not use this root at all (W18, A30)."""
+        lacking = sorted(self.names() - known)
+        if lacking:
+            raise NewerWriter(f"the state directory {self._root.path}", lacking)
 
     def holds(self, names: Iterable[str]) -> bool:
         """Whether this process has proven that it holds every name; asks no disk (W21)."""

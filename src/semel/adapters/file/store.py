@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from semel.adapters.file.blobs import FileBlobs, refuse_reader
 from semel.adapters.file.bookmark import FileBookmark
+from semel.adapters.file.copies import copy_at, refuse_copy
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
@@ -24,7 +25,7 @@ from semel.adapters.file.threads import settled
 from semel.adapters.file.writer import FileWriter
 from semel.core.ceiling import CEILING_BYTES
 from semel.core.frame import Lineage, witnessed
-from semel.errors import NewerWriter, StoreError, UnknownSession
+from semel.errors import StoreError, UnknownSession
 from semel.ports.control import Contact
 from semel.ports.log import Bookmark, TakeFrames, View
 from semel.ports.world import Clock
@@ -157,7 +158,7 @@ class FileStore:
         place = Place(self._root, session)
         if not self.exists(session) and not self.remembered(session):
             raise UnknownSession(f"there is no session {session!r} in {self.path}")
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         writer = self._writers.get(session)
         durable = -1 if writer is None else writer.durable
         with naming("read", place.log), place.open() as directory:
@@ -176,13 +177,14 @@ class FileStore:
 
     def recall(self, session: str) -> bytes | None:
         """What was remembered of a log that is still the same."""
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         mark = self.mark(session)
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log. Raises IndexUnavailable."""
-        self._index.remember(session, mark, content)
+        """Keep what was derived from a log; nothing is written to a copy. Raises IndexUnavailable."""
+        if copy_at(self._root) is None:
+            self._index.remember(session, mark, content)
 
     @property
     def index_faults(self) -> tuple[str, ...]:
@@ -225,6 +227,11 @@ class FileStore:
         with naming("use", place.log), place.open() as directory:
             clear(place, directory)
 
+    def mend_index(self) -> None:
+        """Write the index anew where it is damaged. Raises IsCopy, IndexUnavailable."""
+        refuse_copy(self._root)
+        self._index.mend()
+
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         place = Place(self._root, session)
@@ -240,8 +247,9 @@ class FileStore:
         return self._syncs
 
     def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
+        refuse_copy(self._root)
         self._root.prepare()
-        self._refuse_newer_floor()
+        self.floor.refuse_newer(self._known)
         with naming("open", place.log), place.open(create=True) as directory:
             lease = Lease.take(place, directory, self._address)
             try:
@@ -264,9 +272,3 @@ class FileStore:
                 raise
         self._writers[place.session] = writer
         return writer
-
-    def _refuse_newer_floor(self) -> None:
-        """A build that lacks a feature of the floor may not use this root at all (W18, A30)."""
-        lacking = sorted(self.floor.names() - self._known)
-        if lacking:
-            raise NewerWriter(f"the state directory {self.path}", lacking)

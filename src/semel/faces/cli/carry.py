@@ -59,6 +59,19 @@ class Round:
     stopped_by: int | None = None
 
 
+def ground_to_look_at(state: str | None) -> Ground:
+    """The ground of a verb that changes nothing, so that it may be a copy; then it says so."""
+    tell_of_copy(read_settings(state).state)
+    return ground_of(state)
+
+
+def tell_of_copy(root: Path) -> None:
+    """Say that a directory is a backup, or what one that did not end has left, if it is."""
+    copy = wiring.copy_at(root)
+    if copy is not None:
+        talk(copy)
+
+
 def ground_of(state: str | None) -> Ground:
     """The embedded store; the event loop is ours, so syncs are inline (design 6)."""
     return wiring.ground_of(read_settings(state, inline_sync=True))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from semel.core.explain import count
 from semel.core.values import JSON
 from semel.errors import SemelError
-from semel.faces.cli.carry import ground_of
+from semel.faces.cli.carry import ground_to_look_at
 from semel.faces.cli.checking import arguments_of, check_of
 from semel.faces.cli.lines import moment
 from semel.faces.cli.options import json_option, state_option
@@ -34,7 +34,7 @@ def inbox(*, state: str | None, as_json: bool) -> int:
     `deliver`. Calls are named by the start of their key. Where a session cannot be read, nobody knows what waits in it: it is
     listed too, and the exit code is 6.
     """
-    store = ground_of(state).store
+    store = ground_to_look_at(state).store
     waiting = waiting_of(store)
     following = _next_of(waiting.calls)
     if as_json:

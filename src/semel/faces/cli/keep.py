@@ -1,6 +1,7 @@
 """`doctor`, `reindex`, `repair`, `backup`, `restore`: looking after a state directory."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from semel.engine.park import park
 from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk, tell_faults
+from semel.faces.cli.remedies import command
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import derived_anew
 from semel.settings import Settings, read_settings
@@ -49,7 +51,7 @@ def reindex(*, state: str | None, as_json: bool) -> int:
     named, and the exit code is 6; it is 1 where the index cannot be written to.
     """
     store = wiring.store_of(read_settings(state))
-    store.index.mend()
+    store.mend_index()
     derived = list(derived_anew(store))
     unreadable = {one.session: one.unreadable for one in derived if one.unreadable}
     unwritten = {one.session: one.unwritten for one in derived if one.unwritten}
@@ -82,12 +84,15 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
     """
     settings = read_settings(state)
     loss = wiring.repair(settings, session) if accept_loss else wiring.assess(settings, session)
-    cut_before = loss is None and accept_loss and wiring.store_of(settings).must_park(session)
-    unknown = _parked(settings, session) if accept_loss and (loss is not None or cut_before) else ()
+    cut_before = loss is None and wiring.store_of(settings).must_park(session)
+    repaired = accept_loss and (loss is not None or cut_before)
+    unknown = _parked(settings, session) if repaired else ()
     if as_json:
         found = None if loss is None else msgspec.to_builtins(loss)
-        repaired = accept_loss and (loss is not None or cut_before)
         json_line({"session": session, "repaired": repaired, "loss": found, "unknown": unknown})
+    elif cut_before and not accept_loss:
+        closes = command("repair", session, "--accept-loss")
+        shown(one_line(f"{session}: not damaged, but its open run has to be closed before it is used; {closes} does that"))
     elif cut_before:
         shown(one_line(f"{session}: its open run, if it had one, is closed; it can be used again"))
         _tell_unknown(session, unknown)
@@ -102,7 +107,9 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
             _tell_unknown(session, unknown)
         else:
             shown("  nothing was changed; try a backup first, then `--accept-loss`")
-    return EXIT_DAMAGED if loss is not None and not accept_loss else 0
+    if accept_loss:
+        return 0
+    return EXIT_DAMAGED if loss is not None else EXIT_PROBLEM if cut_before else 0
 
 
 @verb("semel backup /mnt/backup/2026-01-01")
@@ -115,16 +122,13 @@ def backup(*, target: Path, state: str | None, as_json: bool) -> int:
     A session that cannot be read, or a blob, is left out and named; the exit code is then 6.
     """
     copied = wiring.back_up(read_settings(state), target)
+    lacking = {one.session: one.lacking for one in copied.sessions if one.lacking}
     if as_json:
         json_line(msgspec.to_builtins(copied))
     else:
         shown(one_line(f"{len(copied.sessions)} sessions copied to {target}"))
-        for session, why in copied.left_out.items():
-            talk(f"left out {session}: {why}")
-        for one in copied.sessions:
-            for blob in one.lacking:
-                talk(f"left out blob {blob[:16]} of {one.session}: it is missing or damaged; see `semel verify {one.session}`")
-    return EXIT_DAMAGED if copied.left_out or any(one.lacking for one in copied.sessions) else 0
+        _tell_left_out(copied.left_out, lacking, "left out")
+    return EXIT_DAMAGED if copied.left_out or lacking else 0
 
 
 @verb("semel restore /mnt/backup/2026-01-01 --state ./restored")
@@ -135,10 +139,12 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
     """Put the backup in DIR in place of the state directory, which must be new or empty. Every byte is checked first.
 
     What happened after the backup is not in it. So every open run is closed, and each of its calls that may have been sent is
-    unknown and waits in `semel inbox`: nothing is sent again by itself.
+    unknown and waits in `semel inbox`: nothing is sent again by itself. What the backup had to leave out is named, and the exit
+    code is then 6.
     """
     settings = read_settings(state)
     copied = wiring.restore(settings, source)
+    lacking = {one.session: one.lacking for one in copied.sessions if one.lacking}
     unknown: dict[str, tuple[str, ...]] = {}
     failed: dict[str, str] = {}
     for one in copied.sessions:
@@ -150,14 +156,25 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
         if found:
             unknown[one.session] = found
     if as_json:
-        json_line({"restored": len(copied.sessions), "unknown": unknown, "failed": failed, "left_out": copied.left_out})
+        told = {"restored": len(copied.sessions), "unknown": unknown, "failed": failed}
+        json_line({**told, "left_out": copied.left_out, "lacking": lacking})
     else:
         shown(one_line(f"{len(copied.sessions)} sessions restored to {settings.state}"))
         for session, calls in unknown.items():
             _tell_unknown(session, calls)
         for session, why in failed.items():
             talk(f"{session} could not be closed: {why}")
-    return EXIT_DAMAGED if failed else 0
+        _tell_left_out(copied.left_out, lacking, "the backup lacks")
+    return EXIT_DAMAGED if failed or copied.left_out or lacking else 0
+
+
+def _tell_left_out(left_out: Mapping[str, str], lacking: Mapping[str, Sequence[str]], verb_form: str) -> None:
+    """Name the sessions that a backup could not copy, and the blobs."""
+    for session, why in left_out.items():
+        talk(f"{verb_form} {session}: {why}")
+    for session, blobs in lacking.items():
+        for blob in blobs:
+            talk(f"{verb_form} blob {blob[:16]} of {session}: it is missing or damaged; see `semel verify {session}`")
 
 
 def _parked(settings: Settings, session: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from semel.core.explain import explain as sentences_of
 from semel.core.state import Session
 from semel.core.status import Status, is_left, status_of
 from semel.core.waiting import WaitKind
-from semel.faces.cli.carry import ground_of
+from semel.faces.cli.carry import ground_to_look_at
 from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk, tell_faults
@@ -44,7 +44,7 @@ def ls(*, state: str | None, as_json: bool) -> int:
     An "open" run is carried by nobody: its process died or left, and `semel resume` goes on with it. A "paused" one says what it
     waits for. One that cannot be read is listed with the reason's code, and the exit code is then 6.
     """
-    rows, lost, store = list[tuple[str, ...]](), dict[str, str](), ground_of(state).store
+    rows, lost, store = list[tuple[str, ...]](), dict[str, str](), ground_to_look_at(state).store
     for item in listing_of(store):
         if item.error is not None:
             lost[item.session] = item.error.message
@@ -80,7 +80,7 @@ def _row(item: Listing) -> tuple[str, ...]:
 @json_option
 def show(*, session: str, state: str | None, as_json: bool) -> int:
     """Tell what happened in SESSION: its runs, steps and calls, and what waits for a person."""
-    store = ground_of(state).store
+    store = ground_to_look_at(state).store
     view = view_of(store, session)
     if as_json:
         _show_as_json(store, view)
@@ -201,7 +201,7 @@ def _show_next(status: Status, owner: str | None) -> None:
 @json_option
 def explain(*, session: str, state: str | None, as_json: bool) -> int:
     """Say in plain sentences why SESSION is in the state that it is in, and with which command it goes on."""
-    view = view_of(ground_of(state).store, session)
+    view = view_of(ground_to_look_at(state).store, session)
     sentences = (*sentences_of(view.state, carried=view.owner is not None), *spending_of(view.state))
     commands = [None if one.command is None or not _is_verb(one.command[0]) else plain_command(*one.command) for one in sentences]
     if as_json:
@@ -239,7 +239,7 @@ def preview(*, session: str, prompt: str | None, state: str | None, as_json: boo
     Of an open run it is the request that a resume sends. Else it is that of the next run, with PROMPT as its message, if it
     is frozen like the last one.
     """
-    ground = ground_of(state)
+    ground = ground_to_look_at(state)
     found = preview_of(ground.store, session, ground.clock, prompt)
     if found.placeholder:
         talk(f"no run is open: {PLACEHOLDER} stands for the message that starts the next one")

@@ -9,7 +9,7 @@ import click
 
 from semel import wiring
 from semel.core.frame import Frame
-from semel.faces.cli.carry import ground_of
+from semel.faces.cli.carry import ground_of, ground_to_look_at
 from semel.faces.cli.lines import live_line, record_line
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
@@ -48,7 +48,7 @@ def tail(*, session: str, after: int, follow: bool, live: bool, forever: bool, s
         except KeyboardInterrupt:
             return _EXIT_KEY  # the usual way to end it, which needs no words
         return 0
-    store = ground_of(state).store
+    store = ground_to_look_at(state).store
     view_of(store, session)  # refuses before a line is printed
 
     def take(frames: Sequence[Frame]) -> None:

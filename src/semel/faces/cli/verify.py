@@ -14,6 +14,7 @@ from semel import wiring
 from semel.core.features import KNOWN
 from semel.core.header import Lineage, Proven
 from semel.errors import BadSessionId, StoreError, UnknownSession
+from semel.faces.cli.carry import tell_of_copy
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
@@ -106,6 +107,9 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
     scope = _scope(target, state)
     verdicts = list(_checked(scope.targets))
     floors = list(_floors(verdicts))
+    for root in {wiring.root_of(Path(verdict.path)): None for verdict in verdicts}:
+        if root is not None:
+            tell_of_copy(root)
     bad = [verdict for verdict in verdicts if not verdict.good]
     if as_json:
         logs = [msgspec.to_builtins(verdict) for verdict in verdicts]
