@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
+from semel.adapters.file.root import Life, Root, naming, open_private, replace_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
 from semel.errors import StoreError
 
@@ -19,8 +19,8 @@ LOCK_NAME = "wal-feature-floor.lock"
 _TITLE = "semel-floor 1"
 _WAITS_MAX = 1000  # of Disk.pause each
 
-# What this process has proven durable, by absolute path (W21), and the mutex for adding to it (W23).
-_proven: dict[str, frozenset[str]] = {}
+# What this process has proven durable, by absolute path (W21), in which life of the root; and the mutex for adding to it (W23).
+_proven: dict[str, tuple[Life | None, frozenset[str]]] = {}
 _mutex = threading.Lock()
 _NOTHING: frozenset[str] = frozenset()
 
@@ -61,7 +61,8 @@ class FileFloor:
 
     def holds(self, names: Iterable[str]) -> bool:
         """Whether this process has proven that it holds every name; asks no disk (W21)."""
-        return _proven.get(self._key, _NOTHING).issuperset(names)
+        life, proven = _proven.get(self._key, (None, _NOTHING))
+        return (proven if life is self._root.life else _NOTHING).issuperset(names)
 
     def raise_to(self, names: Iterable[str]) -> None:
         """Make every name durable in the floor, under the lock that all processes share."""
@@ -72,6 +73,7 @@ class FileFloor:
         if bad:
             raise StoreError(f"{bad} are no feature names. Nothing was changed.")
         self._root.prepare()
+        life = self._root.life
         with naming("raise", self.path), _mutex, self._root.open() as root, self._locked(root):
             found = self._read(root)
             union = found | wanted
@@ -80,7 +82,7 @@ class FileFloor:
             else:
                 self._sync_again(root)
             self._disk.sync_directory(root)
-            _proven[self._key] = union
+            _proven[self._key] = life, union
 
     def _read(self, root: int) -> frozenset[str]:
         with naming("read", self.path):

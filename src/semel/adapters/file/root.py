@@ -76,6 +76,17 @@ def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
+class Life:
+    """A state directory from when it was made until it is removed; what was proven of one holds for no other."""
+
+    def __init__(self, identity: tuple[int, ...]) -> None:
+        """`identity` is what the directories are, which a later one may have again: numbers of files are used anew."""
+        self.identity = identity
+
+
+_lives: dict[str, Life] = {}  # by absolute path, as this process found or made them
+
+
 class Root:
     """One state directory. `path` is absolute, so that a change of the working directory moves nothing."""
 
@@ -83,17 +94,22 @@ class Root:
         """Touches nothing yet."""
         self.path = path.absolute()
         self.disk = disk
-        self._proven, self._kind = False, ""
+        self._proven: Life | None = None
+        self._kind = ""
+
+    @property
+    def life(self) -> Life | None:
+        """Which state directory there is at this path; None before `prepare`. Asks no disk."""
+        return _lives.get(str(self.path))
 
     def prepare(self) -> None:
         """Make the directory if it is missing; raises UnsafeStore if it cannot be trusted."""
         with naming("make", self.path):
-            for level in reversed([self.path, *self.path.parents]):
-                if not self._is_there(level):
-                    with suppress(FileExistsError):
-                        self.disk.make_directory(str(level), None)
-            with self.open() as root, suppress(FileExistsError):
-                self.disk.make_directory(SESSIONS, root)
+            missing = [level for level in reversed([self.path, *self.path.parents]) if not self._is_there(level)]
+            made = sum(self._make(str(level), None) for level in missing)
+            with self.open() as root:
+                made += self._make(SESSIONS, root)
+                self._note(root, made=made > 0)
         self._kind = self._kind or self.disk.file_system(self.path)
         kind = self._kind
         if kind in NETWORK:
@@ -114,20 +130,39 @@ class Root:
             yield sessions
 
     def sync(self) -> None:
-        """Make the root's entries and its own durable, once per process; raises OSError.
+        """Make durable what is in the root, and every name on the way to it, once per process and life; raises OSError.
 
-        Who made them, and whether it lived long enough to sync them, nobody can know.
+        Who made those directories, and whether it lived long enough to sync their names, nobody can know: so it is every one
+        of the file system, not only those that this process made (W25).
         """
-        if self._proven:
+        life = self.life
+        if life is not None and self._proven is life:
             return
-        with self.open() as root:
+        with self.open() as root:  # to the end: while it is open, its number is given to no other directory
             self.disk.sync_directory(root)
-        parent = self.disk.open_directory(str(self.path.parent), None)
+            for path in self.disk.above(self.path):
+                directory = self.disk.open_directory(str(path), None)
+                try:
+                    self.disk.sync_directory(directory)
+                finally:
+                    self.disk.close(directory)
+            self._proven = life
+
+    def _make(self, name: str, within: int | None) -> bool:
+        """Make a directory; False if there is one."""
         try:
-            self.disk.sync_directory(parent)
-        finally:
-            self.disk.close(parent)
-        self._proven = True
+            self.disk.make_directory(name, within)
+        except FileExistsError:
+            return False
+        return True
+
+    def _note(self, root: int, *, made: bool) -> None:
+        """Notice a state directory that is not the one that was here, though it has the same path."""
+        found, sessions = self.disk.status(root), self.disk.status_of(self.path / SESSIONS)
+        identity = (found.st_dev, found.st_ino, sessions.st_ino)
+        life = self.life
+        if made or life is None or life.identity != identity:
+            _lives[str(self.path)] = Life(identity)
 
     def _is_there(self, path: Path) -> bool:
         try:
