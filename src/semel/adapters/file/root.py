@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -49,16 +49,32 @@ def open_private(disk: Disk, name: str, within: int, flags: int, path: Path) -> 
     return fd
 
 
-def replace_file(disk: Disk, name: str, content: bytes, within: int, path: Path) -> None:
-    """Put `content` in place of a file: new file, sync, rename. The directory is for the caller to sync, if it matters."""
+def replace_file(
+    disk: Disk, name: str, content: bytes, within: int, path: Path, *, check: Callable[[], None] | None = None
+) -> None:
+    """Put `content` in place of a file: new file, sync, rename. The directory is for the caller to sync, if it matters.
+
+    `check` raises if somebody else may be doing the same: it is asked right before the rename, and a new file that lies there is
+    removed instead of written to, since it may be the one that he is about to put in place.
+    """
     temporary = f"{name}.new"
-    fd = open_private(disk, temporary, within, os.O_WRONLY | os.O_CREAT, path.with_name(temporary))
+    begun, flags = path.with_name(temporary), os.O_WRONLY | os.O_CREAT
+    if check is None:
+        fd = open_private(disk, temporary, within, flags, begun)
+    else:
+        try:
+            fd = open_private(disk, temporary, within, flags | os.O_EXCL, begun)
+        except FileExistsError:
+            disk.unlink(temporary, within)
+            fd = open_private(disk, temporary, within, flags | os.O_EXCL, begun)
     try:
         disk.truncate(fd, 0)
         disk.write(fd, content, 0)
         disk.sync(fd)
     finally:
         disk.close(fd)
+    if check is not None:
+        check()
     disk.rename(temporary, name, within)
 
 
