@@ -14,6 +14,7 @@ from semel.adapters.file.floor import NAME as FLOOR_NAME
 from semel.adapters.file.index import NAME as INDEX
 from semel.adapters.file.index import Index
 from semel.adapters.file.parking import NAME as PARKING
+from semel.adapters.file.recovery import TORN_LOG
 from semel.adapters.file.repair import DAMAGED_STATUS
 from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
 from semel.adapters.file.store import FileStore
@@ -23,7 +24,7 @@ from semel.core.values import Frozen
 from semel.errors import SemelError
 
 Weight = Literal["fine", "note", "problem"]
-_KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
+_KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from semel.adapters.file.aside import keep_aside
+from semel.adapters.file.aside import keep_aside, nothing_in_vain
 from semel.adapters.file.blobs import DAMAGED_LOG
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease
@@ -87,7 +87,8 @@ def repair(root: Root, session: str) -> Loss | None:
             if found is None:
                 return None
             lease.stamp(found.behind.fence + 1)
-            return replace(found.loss, kept_as=_cut(place, directory, found.loss.offset))
+            with nothing_in_vain(place, directory, DAMAGED_LOG, DAMAGED_STATUS):
+                return replace(found.loss, kept_as=_cut(place, directory, found.loss.offset))
         finally:
             lease.release()
 
