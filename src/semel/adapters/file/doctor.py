@@ -1,5 +1,6 @@
 """What can be said about a state directory without opening a session, and what to do about it. Changes nothing."""
 
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from semel.adapters.file.store import FileStore
 from semel.core.frame import witnessed
 from semel.core.status import decode_status
 from semel.core.values import Frozen
-from semel.errors import SemelError
+from semel.errors import SemelError, command
 
 Weight = Literal["fine", "note", "problem"]
 _KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
@@ -77,7 +78,9 @@ def _private(root: Root, path: Path) -> Iterator[Finding]:
         yield Finding(weight="problem", about=str(path), what=fault, advice=advice)
     elif found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         who = "others can read or write it" if found.st_mode & stat.S_IRWXO else "its group can read or write it"
-        yield Finding(weight="note", about=str(path), what=who, advice=f"if nobody else should, `chmod go-rwx {path}`")
+        yield Finding(
+            weight="note", about=str(path), what=who, advice=f"if nobody else should, `chmod go-rwx {shlex.quote(str(path))}`"
+        )
 
 
 def _floor(store: FileStore) -> Iterator[Finding]:
@@ -119,7 +122,9 @@ def _session(store: FileStore, path: Path) -> Iterator[Finding]:
     yield from _private(store.root, path)
     if store.must_park(session):
         what = "was repaired or restored, but its open run is not closed yet, so nobody can use it"
-        yield Finding(weight="problem", about=session, what=what, advice=f"`semel repair {session} --accept-loss` closes it")
+        yield Finding(
+            weight="problem", about=session, what=what, advice=f"{command('repair', session, '--accept-loss')} closes it"
+        )
     for name in sorted(file.name for file in path.iterdir()):
         if name.endswith(".new"):
             yield _leftover(path / name)
@@ -151,13 +156,13 @@ def _standing(store: FileStore, session: str, path: Path) -> Iterator[Finding]:
     status = decode_status(raw)
     if status is None or status.head_seq < head:
         what = f"status.json is older than the log, which ends with record {head}"
-        yield Finding(weight="note", about=session, what=what, advice=f"`semel resume {session}` writes it anew")
+        yield Finding(weight="note", about=session, what=what, advice=f"{command('resume', session)} writes it anew")
     elif status.state == "running":
         yield Finding(
             weight="note",
             about=session,
             what="has an open run that no process carries",
-            advice=f"`semel resume {session}` goes on with it",
+            advice=f"{command('resume', session)} goes on with it",
         )
     else:
         yield Finding(weight="fine", about=session, what=f"{status.state}, {head} records, nobody holds it")
@@ -170,4 +175,4 @@ def _leftover(path: Path) -> Finding:
 
 
 def _verify(path: Path) -> str:
-    return f"see `semel verify {path}`; then restore a backup, or see `semel repair --help`"
+    return f"see {command('verify', str(path))}; then restore a backup, or see `semel repair --help`"

@@ -11,6 +11,7 @@ from semel.engine.park import park
 from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
+from semel.faces.cli.remedies import command, with_state
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import listing_of
 from semel.settings import Settings, read_settings
@@ -27,7 +28,10 @@ def doctor(*, state: str | None, as_json: bool) -> int:
 
     Nothing is changed. Each finding says what to do about it; the exit code is 1 if something keeps a session from being used.
     """
-    findings = list(wiring.examine(read_settings(state)))
+    findings = [
+        msgspec.structs.replace(finding, what=with_state(finding.what), advice=with_state(finding.advice))
+        for finding in wiring.examine(read_settings(state))
+    ]
     problems = sum(finding.weight == "problem" for finding in findings)
     if as_json:
         json_line({"problems": problems, "findings": [msgspec.to_builtins(finding) for finding in findings]})
@@ -56,7 +60,7 @@ def reindex(*, state: str | None, as_json: bool) -> int:
     else:
         shown(f"{len(listed) - len(unreadable)} sessions indexed")
         for session, why in unreadable.items():
-            talk(f"{session} cannot be read: {why}")
+            talk(f"{session} cannot be read: {with_state(why)}")
     return EXIT_DAMAGED if unreadable else 0
 
 
@@ -92,7 +96,7 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
             shown(one_line(f"  the bytes are in {loss.kept_as}, beside {loss.path}"))
             _tell_unknown(session, unknown)
         else:
-            shown("  nothing was changed; try a backup first, then `--accept-loss`")
+            shown(f"  nothing was changed; try a backup first, then {command('repair', session, '--accept-loss')}")
     return EXIT_DAMAGED if loss is not None and not accept_loss else 0
 
 
@@ -111,10 +115,12 @@ def backup(*, target: Path, state: str | None, as_json: bool) -> int:
     else:
         shown(one_line(f"{len(copied.sessions)} sessions copied to {target}"))
         for session, why in copied.left_out.items():
-            talk(f"left out {session}: {why}")
+            talk(f"left out {session}: {with_state(why)}")
         for one in copied.sessions:
             for blob in one.lacking:
-                talk(f"left out blob {blob[:16]} of {one.session}: it is missing or damaged; see `semel verify {one.session}`")
+                talk(
+                    f"left out blob {blob[:16]} of {one.session}: it is missing or damaged; see {command('verify', one.session)}"
+                )
     return EXIT_DAMAGED if copied.left_out or any(one.lacking for one in copied.sessions) else 0
 
 
@@ -147,7 +153,7 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
         for session, calls in unknown.items():
             _tell_unknown(session, calls)
         for session, why in failed.items():
-            talk(f"{session} could not be closed: {why}")
+            talk(f"{session} could not be closed: {with_state(why)}")
     return EXIT_DAMAGED if failed else 0
 
 
@@ -160,4 +166,4 @@ def _parked(settings: Settings, session: str) -> tuple[str, ...]:
 
 def _tell_unknown(session: str, calls: tuple[str, ...]) -> None:
     for call in calls:
-        shown(one_line(f"  {session}: whether call {call[:12]} took effect is unknown; see `semel inbox`"))
+        shown(one_line(f"  {session}: whether call {call[:12]} took effect is unknown; see {command('inbox')}"))
