@@ -17,7 +17,7 @@ from semel.adapters.file.index import Index
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.recovery import TORN_LOG
 from semel.adapters.file.repair import DAMAGED_STATUS
-from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
+from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root, make_readable
 from semel.adapters.file.store import FileStore
 from semel.core.frame import witnessed
 from semel.core.status import decode_status
@@ -58,6 +58,7 @@ def _root(root: Root) -> Iterator[Finding]:
         yield Finding(weight="problem", about=str(root.path), what=f"is on a network file system ({kind})", advice=REMEDY)
     else:
         yield Finding(weight="fine", about=str(root.path), what=f"is on a local file system ({kind or 'of unknown type'})")
+    yield from _way(root)
     for path in (root.path, root.path / SESSIONS):
         if path.exists():
             yield from _private(root, path)
@@ -66,6 +67,16 @@ def _root(root: Root) -> Iterator[Finding]:
             yield _leftover(root.path / name)
         elif name not in _ROOT_NAMES:
             yield Finding(weight="note", about=str(root.path / name), what="is none of semel's files", advice="keep it elsewhere")
+
+
+def _way(root: Root) -> Iterator[Finding]:
+    """Every directory above must be synced before a record counts as durable (W25), and only what can be read can be."""
+    for path in root.disk.above(root.path):
+        try:
+            root.disk.close(root.disk.open_directory(str(path), None))
+        except OSError as error:
+            what = f"may not be read ({error.strerror}), so that no record below it can be made durable"
+            yield Finding(weight="problem", about=str(path), what=what, advice=make_readable(path))
 
 
 def _private(root: Root, path: Path) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,22 @@ NETWORK = frozenset(
 )
 
 
+class NotSynced(OSError):
+    """A directory could not be made durable, and with it everything below it."""
+
+    def __init__(self, error: OSError, directory: Path) -> None:
+        """`error` is what the operating system said about the directory."""
+        super().__init__(error.errno, error.strerror)
+        self.directory = directory
+
+    @property
+    def cure(self) -> str:
+        """What to do about it, as the start of a sentence."""
+        if self.errno not in (errno.EACCES, errno.EPERM):
+            return "Try again"
+        return f"It must be readable to make durable what is in it: {make_readable(self.directory)}"
+
+
 @contextmanager
 def naming(what: str, path: Path) -> Iterator[None]:
     """Turn an OSError of the block into a StoreError that says what was being done, where."""
@@ -31,7 +48,22 @@ def naming(what: str, path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NOT_A_PLAIN_NAME:
             raise UnsafeStore(f"could not {what} {path}: it is a link or no plain file. {REMEDY}") from error
-        raise StoreError(f"could not {what} {path}: {error.strerror or error}. {_CHECK}") from error
+        directory = f" ({error.directory})" if isinstance(error, NotSynced) else ""
+        raise StoreError(f"could not {what} {path}: {error.strerror or error}{directory}. {_CHECK}") from error
+
+
+@contextmanager
+def _about(directory: Path) -> Iterator[None]:
+    """Turn an OSError of the block into one that names the directory."""
+    try:
+        yield
+    except OSError as error:
+        raise NotSynced(error, directory) from error
+
+
+def make_readable(directory: Path) -> str:
+    """What to do about a directory that has to be synced and may not be read."""
+    return f"`chmod u+r {shlex.quote(str(directory))}`, or keep the state directory elsewhere"
 
 
 def open_private(disk: Disk, name: str, within: int, flags: int, path: Path) -> int:
@@ -155,14 +187,19 @@ class Root:
         if life is not None and self._proven is life:
             return
         with self.open() as root:  # to the end: while it is open, its number is given to no other directory
-            self.disk.sync_directory(root)
+            with _about(self.path):
+                self.disk.sync_directory(root)
             for path in self.disk.above(self.path):
-                directory = self.disk.open_directory(str(path), None)
-                try:
-                    self.disk.sync_directory(directory)
-                finally:
-                    self.disk.close(directory)
+                with _about(path):
+                    self._sync_above(str(path))
             self._proven = life
+
+    def _sync_above(self, path: str) -> None:
+        directory = self.disk.open_directory(path, None)
+        try:
+            self.disk.sync_directory(directory)
+        finally:
+            self.disk.close(directory)
 
     def _make(self, name: str, within: int | None) -> bool:
         """Make a directory; False if there is one."""
@@ -228,10 +265,13 @@ class Place:
                 yield directory
 
     def sync_parents(self) -> None:
-        """Make the way from the root to the files of the session durable: every entry, in its own parent (W25)."""
-        with self.open() as directory:
+        """Make the way to the files of the session durable: every entry, in its own parent (W25).
+
+        Raises NotSynced.
+        """
+        with self.open() as directory, _about(self.path):
             self.disk.sync_directory(directory)
-        with self.root.sessions() as sessions:
+        with self.root.sessions() as sessions, _about(self.path.parent):
             self.disk.sync_directory(sessions)
         self.root.sync()
 
