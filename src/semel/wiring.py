@@ -51,6 +51,7 @@ def parked_hook(settings: Settings) -> ParkedHook | None:
     """Who is told that a session waits for a person, each waiting once. Raises BadSettings for a command that is none."""
     if settings.on_parked is None:
         return None
+    from semel.adapters.file.root import TOLD
     from semel.adapters.parked.once import Once
     from semel.adapters.system import SystemClock
 
@@ -64,7 +65,7 @@ def parked_hook(settings: Settings) -> ParkedHook | None:
         from semel.adapters.tools.command import child_environment
 
         hook = CommandHook(_argv_of(settings.on_parked), child_environment(os.environ, ()), SystemClock())
-    return Once(hook, settings.state / "told")
+    return Once(hook, settings.state / TOLD)
 
 
 def _argv_of(command: str) -> Sequence[str]:

@@ -17,7 +17,7 @@ from semel.adapters.file.index import Index
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.recovery import TORN_LOG
 from semel.adapters.file.repair import DAMAGED_STATUS
-from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root, make_readable
+from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, TOLD, Place, Root, make_readable
 from semel.adapters.file.store import FileStore
 from semel.core.frame import witnessed
 from semel.core.status import decode_status
@@ -27,7 +27,7 @@ from semel.errors import SemelError, command
 Weight = Literal["fine", "note", "problem"]
 _KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
-_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME)
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, TOLD)
 
 
 class Finding(Frozen, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from semel.adapters.file.names import directory_name
 from semel.errors import StoreError, UnsafeStore
 
 SESSIONS = "sessions"
+TOLD = "told"  # beside the sessions; who tells people that one waits keeps its marks there
 _CHECK = "Check who owns it, and whether its disk is full, read-only or broken."
 REMEDY = "Keep the state directory on a local disk, in a directory that only you can write to."
 _NOT_A_PLAIN_NAME = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
