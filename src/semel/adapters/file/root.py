@@ -143,13 +143,14 @@ class Root:
         """Touches nothing yet."""
         self.path = path.absolute()
         self.disk = disk
+        self._at = str(self.path)  # asked about before each gated write
         self._proven: Life | None = None
         self._kind = ""
 
     @property
     def life(self) -> Life | None:
         """Which state directory there is at this path; None before `prepare`. Asks no disk."""
-        return _lives.get(str(self.path))
+        return _lives.get(self._at)
 
     def prepare(self) -> None:
         """Make the directory if it is missing; raises UnsafeStore if it cannot be trusted."""
@@ -216,7 +217,7 @@ class Root:
         identity = (found.st_dev, found.st_ino, sessions.st_ino)
         life = self.life
         if made or life is None or life.identity != identity:
-            _lives[str(self.path)] = Life(identity)
+            _lives[self._at] = Life(identity)
 
     def _is_there(self, path: Path) -> bool:
         try:
