@@ -40,6 +40,7 @@ Each class answers two questions for whoever catches it: `happened` (may the act
 (is it worth trying again?). `code` is stable: command line, status file and docs use it. `exit` is the process exit code.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeVar
 
@@ -341,3 +342,11 @@ def need(value: T | None, rule: str) -> T:
     if value is None:
         raise InvariantBroken(rule)
     return value
+
+
+def command(*words: str) -> str:
+    """A command of semel that a message names as the next step: quoted for a shell, in the marks that set it off.
+
+    The command line adds the state directory that it was given (`faces.cli.remedies`), which nothing further in knows.
+    """
+    return f"`{shlex.join(['semel', *words])}`"

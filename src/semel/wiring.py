@@ -56,6 +56,7 @@ def parked_hook(settings: Settings) -> ParkedHook | None:
     """
     if settings.on_parked is None or copy_at(settings.state) is not None:
         return None
+    from semel.adapters.file.root import TOLD
     from semel.adapters.parked.once import Once
     from semel.adapters.system import SystemClock
 
@@ -69,7 +70,7 @@ def parked_hook(settings: Settings) -> ParkedHook | None:
         from semel.adapters.tools.command import child_environment
 
         hook = CommandHook(_argv_of(settings.on_parked), child_environment(os.environ, ()), SystemClock())
-    return Once(hook, settings.state / "told")
+    return Once(hook, settings.state / TOLD)
 
 
 def _argv_of(command: str) -> Sequence[str]:

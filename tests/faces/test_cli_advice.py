@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from semel.core.records import TurnFinished
 from semel.errors import StoreError
 from semel.faces.agentfile import load_agent_file
 from semel.faces.cli.carry import write_status
+from semel.faces.cli.remedies import keep_state, with_state
 from semel.ports.log import Payload
 from semel.testing.model_server import serve_in_thread
 from tests.faces.support import PAY, Shop, open_shop
@@ -231,3 +233,73 @@ def append_contradiction(log: Path) -> None:
     payload, requires = encode(TurnFinished(run_id="0" * 32, step_id=1))
     batch = [Payload(json=payload, requires=requires)]
     log.write_bytes(raw + encode_frames(batch, point, at_ms=0, fence=point.fence, synced=point.seq - 1).data)
+
+
+ODD = "a;touch pwn`touch pwned`'"
+
+
+def odd_shop(place: Path) -> Shop:
+    """A state directory that is not where one is looked for, with an open run, and a session whose name a shell would run."""
+    shop = open_shop(place)
+    shop.kill(shop.start_and_pay("run", "Pay 17", "--session", "s"))
+    assert shop.semel("run", "Hi", "--session", ODD).exit == 0
+    odd = next(path for path in (shop.state / "sessions").iterdir() if path.name != "s")
+    (odd / "status.json").unlink()
+    shop.state.rename(place / "my state")
+    return shop
+
+
+def advised(text: str) -> list[str]:
+    """The commands that a text names, as a shell would get them."""
+    return [match[0].strip("`") for match in re.finditer(r"""`semel (?:'[^']*'|"[^"]*"|[^`])*`""", text)]
+
+
+def test_what_doctor_advises_goes_to_the_state_that_was_given_and_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    shop = odd_shop(tmp_path)
+    given = ("--state", "my state")
+    found = shop.semel("doctor", "--json", *given).json["findings"]
+    told = {one["about"]: one["advice"] for one in found if "advice" in one}
+    (odd,), (open_run,) = advised(told[ODD]), advised(told["s"])
+    assert shlex.split(odd) == ["semel", "resume", ODD, *given]
+    assert shlex.split(open_run) == ["semel", "resume", "s", *given]
+    assert odd in shop.semel("doctor", *given).out
+    pasted = subprocess.run(
+        ["sh", "-c", odd.replace("semel", f"{sys.executable} -m semel", 1)],
+        cwd=tmp_path,
+        env=shop.environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert pasted.returncode == 0, pasted.stderr
+    assert not list(tmp_path.glob("pwn*"))
+    careless = f"semel resume {ODD} --state 'my state'"
+    subprocess.run(["sh", "-c", careless.rstrip("'")], cwd=tmp_path, capture_output=True, check=False)
+    assert list(tmp_path.glob("pwn*")), "control: a name that is not quoted runs"
+
+
+def test_what_a_session_that_must_be_closed_advises_goes_to_the_state_that_was_given(tmp_path: Path) -> None:
+    """It names the one command that destroys something."""
+    shop = odd_shop(tmp_path)
+    given = ("--state", "my state")
+    for directory in (tmp_path / "my state" / "sessions").iterdir():
+        (directory / "parking").touch(mode=0o600)
+    for session in (ODD, "s"):
+        wanted = ["semel", "repair", session, "--accept-loss", *given]
+        (told,) = advised(shop.semel("resume", session, *given).refusal())
+        assert shlex.split(told) == wanted
+        findings = shop.semel("doctor", "--json", *given).json["findings"]
+        assert wanted in [
+            shlex.split(line) for one in findings if one["about"] == session for line in advised(one.get("advice", ""))
+        ]
+
+
+def test_a_command_that_names_its_own_state_keeps_it() -> None:
+    keep_state("mine")
+    try:
+        assert with_state("see `semel restore bk --state NEW`") == "see `semel restore bk --state NEW`"
+        assert with_state("see `semel doctor`, then `semel show 'a`b'`") == (
+            "see `semel doctor --state mine`, then `semel show 'a`b' --state mine`"
+        )
+    finally:
+        keep_state(None)

@@ -4,6 +4,7 @@ Nothing of semel's own seams is in the way here. Whatever happens, the payment i
 second start comes to an end or names what a person must do.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.disk import Disk
 from tests.faces.support import Shop, open_shop
 from tests.support.notrun import not_run
 
@@ -95,3 +97,22 @@ def test_the_binary_survives_every_fault_at_every_sync_write_rename_and_cut(tmp_
                 ends[end] += 1
     print(f"{ends.total()} injected faults: {dict(ends)}")
     assert ends.total() >= 120
+
+
+def unsynced_way(trace: str, log: Path) -> set[str]:
+    """The directories on the way to a log which the kernel was not asked to sync before the first write to it."""
+    before = trace.partition("/wal.log>, ")[0]
+    synced = set(re.findall(r"^fsync\(\d+<([^>]*)>\) += 0$", before, re.MULTILINE))
+    return {str(directory) for directory in [log.parent, *Disk().above(log.parent)]} - synced
+
+
+def test_w25_the_kernel_is_asked_to_sync_every_directory_above_a_log_before_it_is_written(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    words = ("run", "Pay 17", "--session", "s", "--state", "new/and/deep/state")
+    trace, code = start_traced(shop, "-e", "trace=write,fsync,fdatasync", words=words)
+    log = tmp_path / "new" / "and" / "deep" / "state" / "sessions" / "s" / "wal.log"
+    assert (code, "wal.log" in trace) == (0, True)
+    assert len(Disk().above(log.parent)) >= 6
+    assert unsynced_way(trace, log) == set()
+    hasty = "\n".join(line for line in trace.splitlines() if not line.endswith(" 0") or f"<{tmp_path / 'new'}>" not in line)
+    assert unsynced_way(hasty, log) == {str(tmp_path / "new")}, "one that is left out is caught"

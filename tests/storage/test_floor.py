@@ -235,6 +235,105 @@ def test_a_lock_that_stays_taken_is_waited_for_but_not_for_ever(root: Path) -> N
     floor_at(root, disk).raise_to(["b/v1"])
 
 
+class Meddled(Disk):
+    """Somebody tidies the lock away just before a call of this process, and another process raises a name of its own."""
+
+    def __init__(self, root: Path, before: str) -> None:
+        super().__init__()
+        self.root, self.before, self.met = root, before, 0
+
+    def _meet(self, call: str) -> None:
+        if call == self.before and not self.met:
+            self.met += 1
+            (self.root / "wal-feature-floor.lock").unlink()
+            with process("raiser", self.root, "b/v1") as other:
+                assert other.hear()
+
+    def lock(self, fd: int) -> bool:
+        self._meet("lock")
+        return super().lock(fd)
+
+    def open_file(self, name: str, within: int, flags: int) -> int:
+        self._meet(f"open {name}")
+        return super().open_file(name, within, flags)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._meet("truncate")
+        super().truncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        self._meet("sync")
+        super().sync(fd)
+
+    def sync_directory(self, fd: int) -> None:
+        self._meet("sync_directory")
+        super().sync_directory(fd)
+
+
+def lost_names(root: Path, before: str) -> set[str]:
+    floor_at(root).raise_to(["x/v1"])
+    forget_proven(root)
+    disk = Meddled(root, before)
+    floor = floor_at(root, disk)
+    floor.raise_to(["a/v1"])
+    assert disk.met == 1
+    assert floor.holds(["a/v1"])
+    assert sorted(path.name for path in root.iterdir()) == ["sessions", "wal-feature-floor", "wal-feature-floor.lock"]
+    return {"a/v1", "b/v1", "x/v1"} - floor.names()
+
+
+MEDDLING = ("lock", "open wal-feature-floor", "open wal-feature-floor.new", "truncate", "sync", "sync_directory")
+
+
+@pytest.mark.parametrize("before", MEDDLING)
+def test_a31_who_removes_the_lock_while_a_floor_is_raised_loses_no_name(root: Path, before: str) -> None:
+    assert lost_names(root, before) == set()
+
+
+def test_a31_a_lock_that_is_not_compared_with_its_path_is_caught(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileFloor, "_check", lambda _floor, _lock: None)
+    assert lost_names(root, "open wal-feature-floor.new") == {"b/v1"}
+
+
+def overtaken(root: Path) -> frozenset[str]:
+    """The floor behind a raise of `a/v1` while another process, which read it before that, puts its own in place."""
+    floor_at(root).raise_to(["x/v1"])
+
+    class Overtaken(Disk):
+        met = 0
+
+        def sync_directory(self, fd: int) -> None:
+            super().sync_directory(fd)
+            self.met += 1
+            if self.met == 1:
+                (root / "wal-feature-floor.lock").unlink()
+                (root / "wal-feature-floor").write_bytes(encode_floor(frozenset({"b/v1", "x/v1"})))
+
+    floor_at(root, Overtaken()).raise_to(["a/v1"])
+    return floor_at(root).names()
+
+
+def test_a31_a_raise_that_another_process_overtook_is_made_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert overtaken(root / "sound") == {"a/v1", "b/v1", "x/v1"}
+    monkeypatch.setattr(FileFloor, "_check", lambda _floor, _lock: None)
+    assert overtaken(root / "careless") == {"b/v1", "x/v1"}, "a lock that is not compared behind the rename is caught"
+
+
+def test_a31_a_lock_that_is_removed_again_and_again_refuses_the_raise_by_name(root: Path) -> None:
+    floor_at(root).raise_to(["x/v1"])
+
+    class Removed(Disk):
+        def lock(self, fd: int) -> bool:
+            (root / "wal-feature-floor.lock").unlink()
+            return super().lock(fd)
+
+    floor = floor_at(root, Removed())
+    with pytest.raises(StoreError, match=r"wal-feature-floor\.lock was removed or replaced while it was held"):
+        floor.raise_to(["a/v1"])
+    assert not floor.holds(["a/v1"])
+    assert floor.names() == {"x/v1"}
+
+
 @pytest.mark.anyio
 async def test_w16_a_gated_record_whose_floor_cannot_be_raised_is_not_appended(
     make_store: MakeStore, root: Path, place: Path

@@ -18,7 +18,7 @@ from semel.core.state import Run, Session
 from semel.core.transcript import messages_of
 from semel.core.values import Bundle, clean_text
 from semel.engine.media import Loading
-from semel.errors import OutcomePending, UnknownSession, need
+from semel.errors import OutcomePending, UnknownSession, command, need
 from semel.faces.views import view_of
 from semel.ports.log import SessionStore
 from semel.ports.model import Request
@@ -76,7 +76,7 @@ def _gone_on(state: Session, told: dict[int, Record]) -> tuple[Session, bool]:
     if not end.records:
         raise OutcomePending(
             f"the next request of session {state.session!r} depends on calls of step {run.step.step_id if run.step else 0} that "
-            f"are still open; `semel explain {state.session}` says what each waits for"
+            f"are still open; {command('explain', state.session)} says what each waits for"
         )
     return _ahead(coming, end, told), False
 

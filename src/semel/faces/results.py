@@ -8,7 +8,7 @@ from semel.core.state import CacheProof, Ended, Session, UnknownCall
 from semel.core.status import standing
 from semel.core.values import Stop, Usage
 from semel.core.waiting import PAUSES, Wait, WaitKind, pause_of, waits_of
-from semel.errors import RunNotCompleted
+from semel.errors import RunNotCompleted, command
 
 OutputT = TypeVar("OutputT")
 
@@ -85,7 +85,7 @@ class Paused(_NotCompleted):
     def _why(self) -> str:
         if self.reason == WaitKind.AUTH_REQUIRED:
             told = "" if self.error is None else f": {self.error.message}"
-            return f"its model's provider refused the key{told}. Give it the right one, then `semel resume {self.session}`"
+            return f"its model's provider refused the key{told}. Give it the right one, then {command('resume', self.session)}"
         calls = ", ".join(wait.call_key[:8] for wait in self.waits if wait.call_key is not None)
         return f"it waits ({self.reason}{f': {calls}' if calls else ''}); see `semel inbox`"
 

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from semel.adapters.file.disk import Disk
@@ -42,9 +43,18 @@ class NumberedDisk(Disk):
     """A disk that numbers its persistence calls: whatever changes a file, a directory or a lock, and opening files."""
 
     def __init__(self, locks: Locks | None = None) -> None:
-        """`calls` are the names of the calls so far, in order."""
+        """`calls` are the names of the calls so far, in order.
+
+        `levels_above` says how many directories above a path lead to it, None for all that there are: how deep a test's own
+        directory is differs from machine to machine, and the numbers of calls shall not.
+        """
         super().__init__(locks)
         self.calls: list[str] = []
+        self.levels_above: int | None = 1
+
+    def above(self, path: Path) -> list[Path]:
+        """As many as there shall be."""
+        return super().above(path) if self.levels_above is None else list(path.parents)[: self.levels_above]
 
     def step(self, name: str, act: Callable[[], T]) -> T:
         """Do one numbered call."""

@@ -4,6 +4,7 @@ It is the harshest device that honours flush. Bytes survive from a sync of their
 directory on, a rename from a sync of its directory on; before that the old state comes back.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -71,6 +72,12 @@ class ForgetfulDisk(FaultyDisk):
         self._synced[target] = self._synced.pop(source, b"")
         self._pending.setdefault(target.parent, []).append((target, source))
 
+    def live_again(self) -> None:
+        """Another process starts where one ended: it sees what that one did, durable or not. It has no fault."""
+        self.bury()
+        self._paths.clear()
+        self.dead, self.fault = False, None
+
     def lose_power(self) -> None:
         """End the process, and keep only what was durable."""
         self.bury()
@@ -84,4 +91,4 @@ class ForgetfulDisk(FaultyDisk):
                 path.unlink(missing_ok=True)
 
     def _path(self, name: str, within: int | None) -> Path:
-        return Path(name) if within is None else self._paths[within] / name
+        return Path(os.path.realpath(name)) if within is None else self._paths[within] / name

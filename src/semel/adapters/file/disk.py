@@ -137,6 +137,21 @@ class Disk:
         """Whose files are ours."""
         return os.geteuid()
 
+    def above(self, path: Path) -> list[Path]:
+        """The directories through which names lead to `path` within its file system, nearest first; none where it is mounted.
+
+        Links are followed, since a name is kept in the directory that it really is in. One that we may neither read nor change
+        is left out: nothing in it was made with our rights. Raises OSError.
+        """
+        real, found = Path(os.path.realpath(path)), list[Path]()
+        device = real.stat().st_dev
+        for directory in real.parents:
+            if directory.stat().st_dev != device:
+                break
+            if _may(directory, os.R_OK) or _may(directory, os.W_OK):
+                found.append(directory)
+        return found
+
     def file_system(self, path: Path) -> str:
         """Type of the file system that holds `path`, as the mount table calls it; "" where there is no such table."""
         table = Path("/proc/self/mountinfo")
@@ -158,6 +173,10 @@ class Disk:
         """Name of this machine, and the identity of its current boot ("" where the kernel has none)."""
         boot = Path("/proc/sys/kernel/random/boot_id")
         return os.uname().nodename, boot.read_text().strip() if boot.exists() else ""
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _exists(pid: int) -> bool:

@@ -1,5 +1,6 @@
 """What can be said about a state directory without opening a session, and what to do about it. Changes nothing."""
 
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +14,16 @@ from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
 from semel.adapters.file.index import NAME as INDEX
 from semel.adapters.file.parking import NAME as PARKING
+from semel.adapters.file.recovery import TORN_LOG
 from semel.adapters.file.repair import DAMAGED_STATUS
-from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, Place, Root
+from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, TOLD, Place, Root, make_readable
 from semel.adapters.file.store import FileStore
 from semel.core.status import decode_status
 from semel.core.values import Frozen
-from semel.errors import SemelError
+from semel.errors import SemelError, command
 
 Weight = Literal["fine", "note", "problem"]
-_KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
+_KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
 _NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
@@ -29,7 +31,7 @@ _ASK_INDEX = (
     "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
     "but it may be all that tells that a log has lost some"
 )
-_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED)
+_ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED, TOLD)
 
 
 class Finding(Frozen, frozen=True, kw_only=True):
@@ -99,6 +101,7 @@ def _root(root: Root) -> Iterator[Finding]:
         yield Finding(weight="problem", about=str(root.path), what=f"is on a network file system ({kind})", advice=REMEDY)
     else:
         yield Finding(weight="fine", about=str(root.path), what=f"is on a local file system ({kind or 'of unknown type'})")
+    yield from _way(root)
     for path in (root.path.resolve(), root.path / SESSIONS):  # the root may be behind a link
         if _closed(path) is None:
             yield from _private(root, path)
@@ -107,6 +110,16 @@ def _root(root: Root) -> Iterator[Finding]:
             yield _leftover(root.path / name)
         elif name not in _ROOT_NAMES:
             yield Finding(weight="note", about=str(root.path / name), what="is none of semel's files", advice="keep it elsewhere")
+
+
+def _way(root: Root) -> Iterator[Finding]:
+    """Every directory above must be synced before a record counts as durable (W25), and only what can be read can be."""
+    for path in root.disk.above(root.path):
+        try:
+            root.disk.close(root.disk.open_directory(str(path), None))
+        except OSError as error:
+            what = f"may not be read ({error.strerror}), so that no record below it can be made durable"
+            yield Finding(weight="problem", about=str(path), what=what, advice=make_readable(path))
 
 
 def _private(root: Root, path: Path) -> Iterator[Finding]:
@@ -119,7 +132,9 @@ def _private(root: Root, path: Path) -> Iterator[Finding]:
         yield Finding(weight="problem", about=str(path), what=fault, advice=advice)
     elif found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         who = "others can read or write it" if found.st_mode & stat.S_IRWXO else "its group can read or write it"
-        yield Finding(weight="note", about=str(path), what=who, advice=f"if nobody else should, `chmod go-rwx {path}`")
+        yield Finding(
+            weight="note", about=str(path), what=who, advice=f"if nobody else should, `chmod go-rwx {shlex.quote(str(path))}`"
+        )
 
 
 def _floor(store: FileStore) -> Iterator[Finding]:
@@ -171,7 +186,9 @@ def _session(store: FileStore, path: Path, copy: Copy | None) -> Iterator[Findin
     yield from _private(store.root, path)
     if copy is None and store.must_park(session):
         what = "was repaired or restored, but its open run is not closed yet, so nobody can use it"
-        yield Finding(weight="problem", about=session, what=what, advice=f"`semel repair {session} --accept-loss` closes it")
+        yield Finding(
+            weight="problem", about=session, what=what, advice=f"{command('repair', session, '--accept-loss')} closes it"
+        )
     for name in sorted(file.name for file in path.iterdir()):
         if name.endswith(".new"):
             yield _leftover(path / name)
@@ -209,13 +226,13 @@ def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> 
     status = decode_status(raw)
     if status is None or status.head_seq < head:
         what = f"status.json is older than the log, which ends with record {head}"
-        yield Finding(weight="note", about=session, what=what, advice=f"`semel resume {session}` writes it anew")
+        yield Finding(weight="note", about=session, what=what, advice=f"{command('resume', session)} writes it anew")
     elif status.state == "running":
         yield Finding(
             weight="note",
             about=session,
             what="has an open run that no process carries",
-            advice=f"`semel resume {session}` goes on with it",
+            advice=f"{command('resume', session)} goes on with it",
         )
     else:
         yield Finding(weight="fine", about=session, what=f"{status.state}, {head} records, nobody holds it")
@@ -228,4 +245,4 @@ def _leftover(path: Path) -> Finding:
 
 
 def _verify(path: Path) -> str:
-    return f"see `semel verify {path}`; then restore a backup, or see `semel repair --help`"
+    return f"see {command('verify', str(path))}; then restore a backup, or see `semel repair --help`"

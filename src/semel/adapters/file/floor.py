@@ -7,10 +7,10 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from semel.adapters.file.root import Root, naming, open_private, replace_file, unlock_and_close
+from semel.adapters.file.root import Life, Root, naming, open_private, replace_file, same_file, unlock_and_close
 from semel.core.header import FEATURE_NAME
 from semel.errors import NewerWriter, StoreError
 
@@ -18,11 +18,16 @@ NAME = "wal-feature-floor"
 LOCK_NAME = "wal-feature-floor.lock"
 _TITLE = "semel-floor 1"
 _WAITS_MAX = 1000  # of Disk.pause each
+_ATTEMPTS_MAX = 16
 
-# What this process has proven durable, by absolute path (W21), and the mutex for adding to it (W23).
-_proven: dict[str, frozenset[str]] = {}
+# What this process has proven durable, by absolute path (W21), in which life of the root; and the mutex for adding to it (W23).
+_proven: dict[str, tuple[Life | None, frozenset[str]]] = {}
 _mutex = threading.Lock()
 _NOTHING: frozenset[str] = frozenset()
+
+
+class _LockLost(Exception):
+    """The lock file is not the one that we have locked: somebody removed or replaced it."""
 
 
 def forget_proven(root: Path) -> None:
@@ -49,6 +54,7 @@ class FileFloor:
         """Touches nothing yet."""
         self._root, self._disk = root, root.disk
         self.path = root.path / NAME
+        self._lock_path = root.path / LOCK_NAME
         self._key = str(self.path)
 
     def names(self) -> frozenset[str]:
@@ -67,7 +73,8 @@ class FileFloor:
 
     def holds(self, names: Iterable[str]) -> bool:
         """Whether this process has proven that it holds every name; asks no disk (W21)."""
-        return _proven.get(self._key, _NOTHING).issuperset(names)
+        life, proven = _proven.get(self._key, (None, _NOTHING))
+        return (proven if life is self._root.life else _NOTHING).issuperset(names)
 
     def raise_to(self, names: Iterable[str]) -> None:
         """Make every name durable in the floor, under the lock that all processes share."""
@@ -78,15 +85,40 @@ class FileFloor:
         if bad:
             raise StoreError(f"{bad} are no feature names. Nothing was changed.")
         self._root.prepare()
-        with naming("raise", self.path), _mutex, self._root.open() as root, self._locked(root):
-            found = self._read(root)
-            union = found | wanted
-            if union != found:
-                replace_file(self._disk, NAME, encode_floor(union), root, self.path)
-            else:
-                self._sync_again(root)
-            self._disk.sync_directory(root)
-            _proven[self._key] = union
+        life = self._root.life
+        with naming("raise", self.path), _mutex, self._root.open() as root:
+            for _ in range(_ATTEMPTS_MAX):
+                with suppress(_LockLost), self._locked(root) as lock:
+                    _proven[self._key] = life, self._add(wanted, root, lock)
+                    return
+        what = f"was removed or replaced while it was held, {_ATTEMPTS_MAX} times"
+        raise StoreError(f"{self._lock_path} {what}. Find who does that. No record that needs {sorted(wanted)} was written.")
+
+    def _add(self, wanted: frozenset[str], root: int, lock: int) -> frozenset[str]:
+        """Add names to the floor under the lock; returns all that it holds then. Raises _LockLost.
+
+        Who removes the lock file lets in another process, which knows nothing of us. So the lock is compared with its path before
+        anything is read, right before the rename, and behind it: what that process read may have been the floor before ours.
+        """
+        self._check(lock)
+        found = self._read(root)
+        union = found | wanted
+        if union != found:
+            replace_file(self._disk, NAME, encode_floor(union), root, self.path, check=lambda: self._check(lock))
+        else:
+            self._sync_again(root)
+        self._disk.sync_directory(root)
+        self._check(lock)
+        return union
+
+    def _check(self, lock: int) -> None:
+        """Raise _LockLost unless the file that we have locked is the one that others would lock."""
+        try:
+            ours = same_file(self._disk.status(lock), self._disk.status_of(self._lock_path))
+        except FileNotFoundError:
+            ours = False
+        if not ours:
+            raise _LockLost
 
     def _read(self, root: int) -> frozenset[str]:
         with naming("read", self.path):
@@ -114,8 +146,9 @@ class FileFloor:
             self._disk.close(fd)
 
     @contextmanager
-    def _locked(self, root: int) -> Iterator[None]:
-        path = self.path.with_name(LOCK_NAME)
+    def _locked(self, root: int) -> Iterator[int]:
+        """Descriptor of the lock file, locked."""
+        path = self._lock_path
         fd = open_private(self._disk, LOCK_NAME, root, os.O_RDWR | os.O_CREAT, path)
         try:
             waits = 0
@@ -124,6 +157,6 @@ class FileFloor:
                 if waits > _WAITS_MAX:
                     raise StoreError(f"{path} stayed locked by another process. Nothing was changed; try again.")
                 self._disk.pause()
-            yield
+            yield fd
         finally:
             unlock_and_close(self._disk, fd)

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 
 from semel.adapters.file.root import Place, naming, open_private
-from semel.errors import NotParked
+from semel.errors import NotParked, command
 
 NAME = "parking"
 
@@ -31,7 +31,7 @@ def refuse_marked(place: Place) -> None:
     if is_marked(place):
         raise NotParked(
             f"session {place.session!r} was restored or repaired, but its open run is not closed yet. "
-            f"`semel repair {place.session} --accept-loss` closes it. Nothing was changed."
+            f"{command('repair', place.session, '--accept-loss')} closes it. Nothing was changed."
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from semel.adapters.file.aside import keep_aside
+from semel.adapters.file.aside import keep_aside, nothing_in_vain
 from semel.adapters.file.bookmark import FileBookmark, Recovered, marks_of
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.lease import Lease
@@ -19,6 +19,7 @@ from semel.core.lookup import Lookup
 from semel.core.reading import PIECE_BYTES, Verification
 from semel.ports.log import TakeFrames
 
+TORN_LOG = "wal.torn-"  # what is kept of a log, before it is cut
 Witness = Callable[[str, Lineage | None], int]
 """The highest record of a session that something beside its directory calls durable, if it is of this lineage; else 0.
 
@@ -69,10 +70,11 @@ def recover(
         lease.stamp(log.point.fence + 1)
         with naming("recover", place.log):
             if log.tail.kind is TailKind.TORN:
-                keep_aside(disk, directory, f"wal.torn-{log.tail.offset}", fd, log.tail.offset)
-                disk.sync_directory(directory)
-                disk.truncate(fd, log.tail.offset)
-                disk.sync(fd)
+                with nothing_in_vain(place, directory, TORN_LOG):
+                    keep_aside(disk, directory, f"{TORN_LOG}{log.tail.offset}", fd, log.tail.offset)
+                    disk.sync_directory(directory)
+                    disk.truncate(fd, log.tail.offset)
+                    disk.sync(fd)
             _write_again(disk, fd, unproven)
             left = marks_of(disk.status(fd))
     finally:

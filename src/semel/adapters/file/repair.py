@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from semel.adapters.file.aside import keep_aside
+from semel.adapters.file.aside import keep_aside, nothing_in_vain
 from semel.adapters.file.blobs import DAMAGED_LOG
 from semel.adapters.file.copies import refuse_copy
 from semel.adapters.file.disk import Disk
@@ -94,7 +94,8 @@ def repair(root: Root, session: str, known: frozenset[str]) -> Loss | None:
             if found is None:
                 return None
             lease.stamp(found.behind.fence + 1)
-            return replace(found.loss, kept_as=_cut(place, directory, found.loss.offset))
+            with nothing_in_vain(place, directory, DAMAGED_LOG, DAMAGED_STATUS):
+                return replace(found.loss, kept_as=_cut(place, directory, found.loss.offset))
         finally:
             lease.release()
 

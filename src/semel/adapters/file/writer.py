@@ -14,7 +14,7 @@ from semel.adapters.file.blobs import FileBlobs
 from semel.adapters.file.bookmark import WRITTEN_MARKS, FileBookmark, Recovered, marks_of
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.lease import Lease
-from semel.adapters.file.root import Place, naming, open_private, replace_file, same_file
+from semel.adapters.file.root import NotSynced, Place, naming, open_private, replace_file, same_file
 from semel.adapters.file.syncs import Syncs
 from semel.core.frame import Encoded, Frame, encode_frames, within_ceiling, witnessed
 from semel.errors import AppendRefused, ForeignWrite, LeaseLost, StoreError, WriterPoisoned, must
@@ -232,6 +232,9 @@ class FileWriter:
         """Make the file's name durable, once after every open; until that succeeds no barrier does (W25, W26)."""
         try:
             self._place.sync_parents()
+        except NotSynced as error:
+            what = f"could not sync the directories of {self._path}: {error.strerror}: {error.directory}"
+            raise AppendRefused(f"{what}. {error.cure}. Nothing was written.") from error
         except OSError as error:
             raise AppendRefused(f"could not sync the directories of {self._path}: {error.strerror}. Try again.") from error
         self._parents_pending = False

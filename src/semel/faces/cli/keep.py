@@ -12,7 +12,7 @@ from semel.engine.park import park
 from semel.errors import SemelError
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk, tell_faults
-from semel.faces.cli.remedies import command
+from semel.faces.cli.remedies import command, with_state
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import derived_anew
 from semel.settings import Settings, read_settings
@@ -29,7 +29,10 @@ def doctor(*, state: str | None, as_json: bool) -> int:
 
     Nothing is changed. Each finding says what to do about it; the exit code is 1 if something keeps a session from being used.
     """
-    findings = list(wiring.examine(read_settings(state)))
+    findings = [
+        msgspec.structs.replace(finding, what=with_state(finding.what), advice=with_state(finding.advice))
+        for finding in wiring.examine(read_settings(state))
+    ]
     problems = sum(finding.weight == "problem" for finding in findings)
     if as_json:
         json_line({"problems": problems, "findings": [msgspec.to_builtins(finding) for finding in findings]})
@@ -62,9 +65,9 @@ def reindex(*, state: str | None, as_json: bool) -> int:
     else:
         shown(f"{count} sessions indexed")
         for session, why in unreadable.items():
-            talk(f"{session} cannot be read, so what was remembered of it is kept: {why}")
+            talk(f"{session} cannot be read, so what was remembered of it is kept: {with_state(why)}")
         for session, why in unwritten.items():
-            talk(f"{session} could not be indexed: {why}")
+            talk(f"{session} could not be indexed: {with_state(why)}")
         for session in busy:
             talk(f"{session} is being written to; the next listing indexes it")
     tell_faults(store)
@@ -106,7 +109,7 @@ def repair(*, session: str, accept_loss: bool, state: str | None, as_json: bool)
             shown(one_line(f"  the bytes are in {loss.kept_as}, beside {loss.path}"))
             _tell_unknown(session, unknown)
         else:
-            shown("  nothing was changed; try a backup first, then `--accept-loss`")
+            shown(f"  nothing was changed; try a backup first, then {command('repair', session, '--accept-loss')}")
     if accept_loss:
         return 0
     return EXIT_DAMAGED if loss is not None else EXIT_PROBLEM if cut_before else 0
@@ -163,7 +166,7 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
         for session, calls in unknown.items():
             _tell_unknown(session, calls)
         for session, why in failed.items():
-            talk(f"{session} could not be closed: {why}")
+            talk(f"{session} could not be closed: {with_state(why)}")
         _tell_left_out(copied.left_out, lacking, "the backup lacks")
     return EXIT_DAMAGED if failed or copied.left_out or lacking else 0
 
@@ -171,10 +174,10 @@ def restore(*, source: Path, state: str | None, as_json: bool) -> int:
 def _tell_left_out(left_out: Mapping[str, str], lacking: Mapping[str, Sequence[str]], verb_form: str) -> None:
     """Name the sessions that a backup could not copy, and the blobs."""
     for session, why in left_out.items():
-        talk(f"{verb_form} {session}: {why}")
+        talk(f"{verb_form} {session}: {with_state(why)}")
     for session, blobs in lacking.items():
         for blob in blobs:
-            talk(f"{verb_form} blob {blob[:16]} of {session}: it is missing or damaged; see `semel verify {session}`")
+            talk(f"{verb_form} blob {blob[:16]} of {session}: it is missing or damaged; see {command('verify', session)}")
 
 
 def _parked(settings: Settings, session: str) -> tuple[str, ...]:
@@ -186,4 +189,4 @@ def _parked(settings: Settings, session: str) -> tuple[str, ...]:
 
 def _tell_unknown(session: str, calls: tuple[str, ...]) -> None:
     for call in calls:
-        shown(one_line(f"  {session}: whether call {call[:12]} took effect is unknown; see `semel inbox`"))
+        shown(one_line(f"  {session}: whether call {call[:12]} took effect is unknown; see {command('inbox')}"))

@@ -5,11 +5,14 @@ import shlex
 from collections.abc import Iterable
 from contextvars import ContextVar
 
+from semel import errors
+
 VERDICTS = "where VERDICT is --happened, --did-not-happen or --abandon"
 _WITH_STATE = (
-    "run|send|resume|ls|show|tail|explain|preview|verify|inbox|resolve|steer|follow-up|retract|cancel|stop|approve|deny|deliver"
+    "run|send|resume|ls|show|tail|explain|preview|verify|inbox|resolve|steer|follow-up|retract|cancel|stop|approve|deny|deliver|"
+    "doctor|reindex|repair|backup|restore"
 )
-_NAMED = re.compile(rf"`semel (?:{_WITH_STATE})\b[^`]*(?=`)")
+_NAMED = re.compile(rf"""`semel (?:{_WITH_STATE})\b(?:'[^']*'|"[^"]*"|[^`])*(?=`)""")  # a quoted word may hold the mark itself
 _state: ContextVar[str | None] = ContextVar("state", default=None)
 
 
@@ -18,19 +21,19 @@ def keep_state(directory: str | None) -> None:
     _state.set(directory)
 
 
-def plain_command(*words: str) -> str:
-    """A command of semel that one can paste into a shell."""
-    return f"{shlex.join(['semel', *words])}{_given_state()}"
-
-
 def command(*words: str) -> str:
-    """The same, in the marks that set it off within a sentence."""
+    """A command of semel within a sentence, which one can paste into a shell."""
     return f"`{plain_command(*words)}`"
 
 
+def plain_command(*words: str) -> str:
+    """The same without the marks that set it off."""
+    return f"{errors.command(*words)[1:-1]}{_given_state()}"
+
+
 def with_state(message: str) -> str:
-    """A message whose commands go to the state directory that was given."""
-    return _NAMED.sub(lambda match: match[0] + _given_state(), message)
+    """A message whose commands go to the state directory that was given, but for those that name one themselves."""
+    return _NAMED.sub(lambda match: match[0] if " --state " in match[0] else match[0] + _given_state(), message)
 
 
 def resolve_commands(call_keys: Iterable[str]) -> list[str]:

@@ -245,6 +245,10 @@ class SimDisk(Disk):
         """Whose files they are."""
         return USER
 
+    def above(self, path: Path) -> list[Path]:
+        """Its parent alone: what is above that lasts for ever here."""
+        return [path.parent]
+
     def file_system(self, path: Path) -> str:
         """Nothing that a mount table would know."""
         return "simulated"
