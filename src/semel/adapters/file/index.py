@@ -214,7 +214,7 @@ class Index:
 
     def _cannot(self, why: str) -> str:
         return (
-            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. Nothing was changed. "
+            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. "
             f"Try again; if it stays so, see `semel doctor`."
         )
 
