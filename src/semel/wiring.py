@@ -18,6 +18,8 @@ from semel.ports.world import Clock
 from semel.settings import PARKED_VARIABLE, Settings
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from semel.adapters.file.backup import CopyList
     from semel.adapters.file.disk import Disk
     from semel.adapters.file.doctor import Finding
@@ -248,6 +250,18 @@ def root_of(log: Path) -> Path | None:
     from semel.adapters.file.root import SESSIONS
 
     return log.absolute().parents[2] if len(log.absolute().parents) > 3 and log.absolute().parents[1].name == SESSIONS else None
+
+
+def opener(log: Path) -> "Callable[[Path], BufferedReader] | None":
+    """How the files of a session are opened to be checked: as itself does. None for a log that was copied elsewhere."""
+    from functools import partial
+
+    from semel.adapters.file.disk import Disk
+    from semel.adapters.file.root import Root
+    from semel.adapters.file.trusted import open_trusted
+
+    root = root_of(log)
+    return None if root is None else partial(open_trusted, Root(root, Disk()))
 
 
 def floor_path(root: Path) -> Path:

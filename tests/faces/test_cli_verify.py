@@ -1,17 +1,25 @@
 """`semel verify`: what the bytes of a log are, the blobs that its records name, and the floor that it stands on."""
 
+import asyncio
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor, encode_floor
 from semel.adapters.file.root import Root
+from semel.adapters.file.store import FileStore
+from semel.adapters.system import SystemClock
+from semel.core.features import KNOWN
 from semel.core.frame import scan
+from semel.errors import StoreError
+from semel.faces.cli.main import _exit_code
+from semel.faces.verify import Progress, Verdict, verify_log
 from storage.conftest import contents, plant
 from storage.golden_logs import SESSION
 from storage.media_log import NAMES, media_log, plant_media
@@ -177,3 +185,110 @@ def test_a_word_is_a_path_where_no_session_can_be_called_so(tmp_path: Path) -> N
         assert "is no session here and no file" in shop.semel("verify", word).refusal()
     (tmp_path / "file").touch()
     assert shop.semel("verify", str(path), "--state", "file").exit == 0
+
+
+def second_name(path: Path) -> None:
+    path.with_name("other").hardlink_to(path)
+
+
+def moved_behind_a_link(path: Path) -> None:
+    elsewhere = next(above for above in path.parents if above.name == ".semel").with_name(path.name)
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o777)
+
+
+FILES, DIRECTORIES = ("wal.log", "status.json", f"blobs/{NAMES[0]}"), ("blobs", ".")
+UNTRUSTED = (
+    *((name, second_name) for name in FILES),
+    *((name, spoil) for name in (*FILES, *DIRECTORIES) for spoil in (moved_behind_a_link, open_to_all)),
+)
+
+
+@pytest.mark.parametrize(("name", "spoil"), UNTRUSTED)
+def test_nothing_is_clean_that_no_session_is_opened_over(tmp_path: Path, name: str, spoil: Callable[[Path], None]) -> None:
+    shop = open_shop(tmp_path)
+    path = plant_media(shop.state).parent
+    (path / "status.json").write_bytes(b"{}")
+    (path / "status.json").chmod(0o600)
+    sound = [log["verdict"] for log in shop.semel("verify", "--json").json["logs"]]
+    assert sound == ["clean"]  # the control
+    spoil(path / name)
+    done = shop.semel("verify", "--json")
+    (log,) = done.json["logs"]
+    blob = name.startswith("blobs")
+    assert (done.exit, log["verdict"]) == (6, "incomplete" if blob else "unreadable")
+    why = [one["why"] for one in log["bad_blobs"]] if blob else [log["reason"]]
+    assert all("Keep the state directory on a local disk" in one for one in why if one)
+    if not blob:
+        assert shop.semel("show", SESSION).exit != 0
+
+
+def test_a_log_that_was_copied_elsewhere_may_be_behind_a_link(tmp_path: Path) -> None:
+    shop = open_shop(tmp_path)
+    plant(shop.state, media_log([]), SESSION)
+    shutil.copy(shop.log(SESSION), tmp_path / "copied.log")
+    (tmp_path / "link").symlink_to("copied.log")
+    assert shop.semel("verify", "link").exit == 0
+
+
+@pytest.mark.parametrize(("held", "looks"), [(False, 1), (True, 3)])
+def test_a_damaged_log_is_looked_at_again_only_while_somebody_writes_to_it_and_each_look_is_told(
+    tmp_path: Path, held: bool, looks: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = media_log([])
+    path = plant(tmp_path, log, SESSION)
+    writer = asyncio.run(FileStore(tmp_path, SystemClock(), known=KNOWN).open(SESSION)) if held else None
+    path.write_bytes(log[:30] + b"x" + log[31:])
+    seen: list[int] = []
+
+    def look(path: Path, session: str | None, progress: Progress, **given: Any) -> Verdict:
+        seen.append(0)
+
+        def told(count: int) -> None:
+            seen[-1] += count
+            progress(count)
+
+        return verify_log(path, session, told, **given)
+
+    monkeypatch.setattr("semel.faces.cli.verify.verify_log", look)
+    for word in ((SESSION,), ()):
+        seen.clear()
+        assert _exit_code(["verify", *word, "--state", str(tmp_path)]) == 6
+        assert seen == [len(log)] * looks
+    assert "damaged at byte 0" in capfd.readouterr().out
+    if writer is not None:
+        writer.abandon()
+
+
+def test_a_sound_log_that_is_held_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: it is the damage that is looked at again."""
+    plant(tmp_path, media_log([]), SESSION)
+    writer = asyncio.run(FileStore(tmp_path, SystemClock(), known=KNOWN).open(SESSION))
+    looks: list[object] = []
+    monkeypatch.setattr(
+        "semel.faces.cli.verify.verify_log", lambda *words, **given: looks.append(words) or verify_log(*words, **given)
+    )
+    assert _exit_code(["verify", SESSION, "--state", str(tmp_path)]) == 0
+    assert len(looks) == 1
+    writer.abandon()
+
+
+def test_a_check_that_ends_at_what_it_cannot_read_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The control: where the first one that cannot be read raises, as it did, nobody gets a verdict."""
+    plant(tmp_path, media_log([]), SESSION)
+    (tmp_path / "sessions" / "a").touch()
+    assert _exit_code(["verify", "--json", "--state", str(tmp_path)]) == 6
+    assert [log["verdict"] for log in json.loads(capfd.readouterr().out)["logs"]] == ["unreadable", "clean"]
+
+    def refuse(path: Path, _session: str | None, why: str) -> Verdict:
+        raise StoreError(f"{path}: {why}")
+
+    monkeypatch.setattr("semel.faces.verify.unreadable", refuse)
+    assert _exit_code(["verify", "--json", "--state", str(tmp_path)]) == 1
+    assert "logs" not in json.loads(capfd.readouterr().out)

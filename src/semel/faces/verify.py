@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -24,6 +25,7 @@ from semel.faces.reading import open_regular
 LOG_NAME, STATUS_NAME, BLOBS_NAME = "wal.log", "status.json", "blobs"
 Progress = Callable[[int], None]
 Witness = Callable[[Lineage | None], int]
+Opener = Callable[[Path], BufferedReader]
 RegionKind = Literal["good", "torn", "damaged", "readable", "newer"]
 _BLOB_NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -87,18 +89,29 @@ def no_witness(_lineage: Lineage | None) -> int:
 
 
 def verify_log(
-    path: Path, session: str | None = None, progress: Progress = lambda _bytes: None, witness: Witness = no_witness
+    path: Path,
+    session: str | None = None,
+    progress: Progress = lambda _bytes: None,
+    witness: Witness = no_witness,
+    opener: Opener = open_regular,
 ) -> Verdict:
     """Check a log file. `session` is whose it should be, if that is known; a status document beside it is a witness.
+
+    `opener` opens it and what lies beside it; what that refuses is `unreadable`, since no session is opened over it either.
 
     The file is read piece by piece: memory holds a piece of it, and its state. `witness` tells the highest record of a lineage
     that something else calls durable.
     """
     try:
-        return _verdict(path, session, progress, witness)
+        return _verdict(path, session, progress, witness, opener)
     except (OSError, StoreError) as error:
-        why = f"{path.name} cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        return unreadable(path, session, why)
+        return unreadable(
+            path, session, f"{path.name} cannot be read: {_why(error)}" if isinstance(error, OSError) else str(error)
+        )
+
+
+def _why(error: OSError | StoreError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def unreadable(path: Path, session: str | None, why: str) -> Verdict:
@@ -108,17 +121,17 @@ def unreadable(path: Path, session: str | None, why: str) -> Verdict:
     )
 
 
-def _verdict(path: Path, session: str | None, progress: Progress, witness: Witness) -> Verdict:
-    anchor = witnessed(_read_status(path.with_name(STATUS_NAME)))  # read first: the log only grows
-    check = _Check(session)
+def _verdict(path: Path, session: str | None, progress: Progress, witness: Witness, opener: Opener) -> Verdict:
+    anchor = witnessed(_read_status(path.with_name(STATUS_NAME), opener))  # read first: the log only grows
+    check = _Check(session, opener)
     size = check.read(path, progress, must_be_there=not anchor and (path.exists() or not witness(None)))
     point = check.reading.point
     tail = check.reading.tail(max(anchor, witness(point.lineage)))
     lineage = point.lineage
     fault, offset, seq, reason = _fault(check, tail)
     good = point if check.at is None else check.good
-    behind = _behind(path, point.offset) if fault == "damaged" and size else Behind()
-    bad_blobs = tuple(_bad_blobs(path.with_name(BLOBS_NAME), check.opening.blobs)) if fault in ("clean", "torn") else ()
+    behind = _behind(path, point.offset, opener) if fault == "damaged" and size else Behind()
+    bad_blobs = tuple(_bad_blobs(path.with_name(BLOBS_NAME), check.opening.blobs, opener)) if fault in ("clean", "torn") else ()
     if bad_blobs:
         fault, offset, seq = "incomplete", None, bad_blobs[0].seq
         reason = f"{len(bad_blobs)} of the blobs that it names are missing or damaged"
@@ -142,8 +155,8 @@ def _verdict(path: Path, session: str | None, progress: Progress, witness: Witne
     )
 
 
-def _behind(path: Path, offset: int) -> Behind:
-    with open_regular(path) as file:
+def _behind(path: Path, offset: int, opener: Opener) -> Behind:
+    with opener(path) as file:
         return proven_behind(partial(_read_at, file), offset)
 
 
@@ -171,18 +184,18 @@ def _regions(end: int, size: int, tail: Tail, behind: Behind) -> Iterator[Region
         yield Region(start=at, end=size, kind=rest)
 
 
-def _bad_blobs(directory: Path, named: Mapping[str, int]) -> Iterator[BadBlob]:
+def _bad_blobs(directory: Path, named: Mapping[str, int], opener: Opener) -> Iterator[BadBlob]:
     """Every blob that a record names and that is not there, or not what its name says."""
     for name, seq in named.items():
         path = directory / (name if _BLOB_NAME.fullmatch(name) else "no name")  # one that leads elsewhere names no blob
         try:
-            with open_regular(path) as file:
+            with opener(path) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             yield BadBlob(name=name, seq=seq, what="missing")
             continue
-        except OSError as error:
-            yield BadBlob(name=name, seq=seq, what="unreadable", why=error.strerror)
+        except (OSError, StoreError) as error:
+            yield BadBlob(name=name, seq=seq, what="unreadable", why=_why(error))
             continue
         if digest != name:
             yield BadBlob(name=name, seq=seq, what="damaged")
@@ -191,8 +204,8 @@ def _bad_blobs(directory: Path, named: Mapping[str, int]) -> Iterator[BadBlob]:
 class _Check:
     """One pass over a log: what its bytes say, and what its records do."""
 
-    def __init__(self, session: str | None) -> None:
-        self.session = session
+    def __init__(self, session: str | None, opener: Opener) -> None:
+        self.session, self._opener = session, opener
         self.reading = Reading()
         self.opening = Opening(session or "")
         self.lacking: Frame | None = None
@@ -203,7 +216,7 @@ class _Check:
         """Read it all; returns how much. A log that is gone while a witness remembers it reads as an empty one."""
         size = 0
         try:
-            with open_regular(path) as file:
+            with self._opener(path) as file:
                 while piece := file.read(PIECE_BYTES):
                     size += len(piece)
                     self._take(self.reading.feed(piece))
@@ -245,8 +258,8 @@ class _Check:
         return False
 
 
-def _read_status(path: Path) -> bytes | None:
-    with suppress(FileNotFoundError), open_regular(path) as file:
+def _read_status(path: Path, opener: Opener) -> bytes | None:
+    with suppress(FileNotFoundError), opener(path) as file:
         return file.read()
     return None
 

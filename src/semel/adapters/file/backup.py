@@ -6,8 +6,9 @@ anything is written.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -194,8 +195,11 @@ def restore(source: Path, root: Root) -> CopyList:
 
 def _new_root(path: Path, other: Root) -> Root:
     root = Root(path, other.disk)
-    if path.exists() and any(path.iterdir()):
-        raise NotEmpty(f"{path} is not empty; name a directory that is new")
+    with naming("look into", path), suppress(FileNotFoundError):
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise NotEmpty(f"{path} is no directory; name one that is new")
+        if any(path.iterdir()):
+            raise NotEmpty(f"{path} is not empty; name a directory that is new")
     if root.path == other.path or other.path in root.path.parents:
         raise UnsafeStore(f"{path} is within {other.path}; a copy belongs elsewhere")
     root.prepare()

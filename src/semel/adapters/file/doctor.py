@@ -23,6 +23,8 @@ from semel.errors import SemelError
 Weight = Literal["fine", "note", "problem"]
 _KEPT = ("wal.torn-", DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
+_NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
+_NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
 _ASK_INDEX = (
     "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
     "but it may be all that tells that a log has lost some"
@@ -42,18 +44,50 @@ class Finding(Frozen, frozen=True, kw_only=True):
 def examine(store: FileStore) -> Iterator[Finding]:
     """Look at everything, the root first, then session by session."""
     root = store.root
-    if not root.path.exists():
+    if not _is_there(root.path):
         yield Finding(weight="note", about=str(root.path), what="there is no state directory", advice="the first run makes it")
+        return
+    if (closed := _closed(root.path.resolve() if root.path.exists() else root.path)) is not None:
+        yield Finding(weight="problem", about=str(root.path), what=closed, advice=_NOT_A_STATE)
         return
     yield from _root(root)
     yield from _floor(store)
+    sessions = root.path / SESSIONS
+    if _is_there(sessions) and (closed := _closed(sessions)) is not None:
+        yield Finding(weight="problem", about=str(sessions), what=closed, advice=_NOT_A_STATE)
+        return
     yield from _index(store)
     strays = store.strays()
-    for path in sorted((root.path / SESSIONS).glob("*")):
+    for path in sorted(sessions.glob("*")):
         if path.name in strays:
             yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_verify(path))
+        elif store.session_in(path.name) is not None and (closed := _closed(path)) is not None:
+            yield Finding(weight="problem", about=str(path), what=closed, advice=_NOT_A_SESSION)
         else:
             yield from _session(store, path)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything at a path, if only a link that leads nowhere."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _closed(path: Path) -> str | None:
+    """Why nobody can look at what is in a directory; None if one can."""
+    try:
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            return "is no directory"
+        for name in sorted(found.name for found in path.iterdir())[:1]:
+            (path / name).lstat()
+    except OSError as error:
+        return f"cannot be looked into: {error.strerror}"
+    return None
 
 
 def _root(root: Root) -> Iterator[Finding]:
@@ -62,8 +96,8 @@ def _root(root: Root) -> Iterator[Finding]:
         yield Finding(weight="problem", about=str(root.path), what=f"is on a network file system ({kind})", advice=REMEDY)
     else:
         yield Finding(weight="fine", about=str(root.path), what=f"is on a local file system ({kind or 'of unknown type'})")
-    for path in (root.path, root.path / SESSIONS):
-        if path.exists():
+    for path in (root.path.resolve(), root.path / SESSIONS):  # the root may be behind a link
+        if _closed(path) is None:
             yield from _private(root, path)
     for name in sorted(path.name for path in root.path.iterdir()):
         if name.endswith(".new"):

@@ -7,7 +7,7 @@ opens it but who closes its run, also if the process that cut or copied it died 
 import os
 from contextlib import suppress
 
-from semel.adapters.file.root import Place, open_private
+from semel.adapters.file.root import Place, naming, open_private
 from semel.errors import NotParked
 
 NAME = "parking"
@@ -20,11 +20,10 @@ def mark(place: Place, directory: int) -> None:
 
 def is_marked(place: Place) -> bool:
     """Whether the session may only be opened to close its run."""
-    try:
+    with naming("look at", place.path / NAME), suppress(FileNotFoundError):
         place.disk.status_of(place.path / NAME)
-    except FileNotFoundError:
-        return False
-    return True
+        return True
+    return False
 
 
 def refuse_marked(place: Place) -> None:

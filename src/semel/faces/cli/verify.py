@@ -1,7 +1,9 @@
 """`verify`: logs, byte by byte."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -15,7 +17,8 @@ from semel.errors import BadSessionId, StoreError, UnknownSession
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, talk
 from semel.faces.cli.verbs import verb
-from semel.faces.verify import LOG_NAME, BadBlob, Verdict, Witness, logs_below, no_witness, verify_log
+from semel.faces.reading import open_regular
+from semel.faces.verify import LOG_NAME, BadBlob, Progress, Verdict, Witness, logs_below, no_witness, verify_log
 from semel.settings import read_settings
 
 EXIT_DAMAGED = 6
@@ -41,6 +44,9 @@ class LogFiles(Protocol):
     def log_path(self, session: str) -> Path:
         """Where the log of a session is."""
 
+    def owner(self, session: str) -> str | None:
+        """Who holds it."""
+
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that the index calls durable."""
 
@@ -58,12 +64,24 @@ class LogFiles(Protocol):
         """What was found damaged of the index."""
 
 
+def _nobody() -> str | None:
+    """Who holds a log of which no state directory knows."""
+    return None
+
+
 class Target(NamedTuple):
-    """A log to check, whose it should be, and who knows how far it was durable."""
+    """A log to check, whose it should be, and who knows how far it was durable, and who holds it."""
 
     path: Path
     session: str | None = None
     witness: Witness = no_witness
+    owner: Callable[[], str | None] = _nobody
+
+    def is_held(self) -> bool:
+        """Whether somebody writes to the log, as far as can be told."""
+        with suppress(StoreError):
+            return self.owner() is not None
+        return False
 
 
 class Scope(NamedTuple):
@@ -159,7 +177,7 @@ def _scope(target: str | None, state: str | None) -> Scope:
     if target is None:
         return Scope(list(_all(store)), store, whole=True)
     if _is_session(store, target):
-        return Scope([Target(store.log_path(target), target, _witness_of(store, target))], store)
+        return Scope([_target_of(store, target)], store)
     if not _is_there(path := Path(target)):
         raise UnknownSession(f"{target[:200]!r} is no session here and no file; `semel ls` lists the sessions")
     if (path / "sessions").exists():
@@ -179,7 +197,11 @@ def _at(path: Path) -> Scope:
         return Scope([Target(log) for log in found if log != gone or _is_there(gone)])
     if found == [gone] and not _is_there(gone) and not store.remembered(session):
         return Scope([], store)
-    return Scope([Target(log, None, _witness_of(store, session)) for log in found], store)
+    return Scope([Target(log, None, _witness_of(store, session), partial(store.owner, session)) for log in found], store)
+
+
+def _target_of(store: LogFiles, session: str) -> Target:
+    return Target(store.log_path(session), session, _witness_of(store, session), partial(store.owner, session))
 
 
 def _witness_of(store: LogFiles, session: str) -> Witness:
@@ -210,7 +232,7 @@ def _all(store: LogFiles) -> Iterator[Target]:
     """Every session of a state directory, and every other log in it."""
     named = {store.log_path(session): session for session in store.sessions()}
     below = logs_below(store.path) if store.path.exists() else []
-    yield from (Target(path, session, _witness_of(store, session)) for path, session in named.items())
+    yield from (_target_of(store, session) for session in named.values())
     yield from (Target(path) for path in below if path not in named)
 
 
@@ -218,11 +240,23 @@ def _checked(targets: Sequence[Target]) -> Iterator[Verdict]:
     """Check each log, with a bar on a terminal; it counts bytes, since logs differ."""
     total = sum(_size(target.path) for target in targets)
     with click.progressbar(length=total, label="verifying", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        for path, session, witness in targets:
-            verdict = verify_log(path, session, bar.update, witness)
+        for target in targets:
+            look = _look_at(target)
             for _ in range(_LOOKS_MOST - 1):
-                verdict = verdict if verdict.good or session is None else verify_log(path, session, witness=witness)
+                held = target.is_held()
+                verdict = look(bar.update)
+                if verdict.good or not (held or target.is_held()):
+                    break
+                bar.length = (bar.length or 0) + verdict.bytes
+            else:
+                verdict = look(bar.update)
             yield verdict
+
+
+def _look_at(target: Target) -> Callable[[Progress], Verdict]:
+    """One look at a log, which tells of its progress."""
+    opener = wiring.opener(target.path) or open_regular
+    return partial(verify_log, target.path, target.session, witness=target.witness, opener=opener)
 
 
 def _size(path: Path) -> int:
