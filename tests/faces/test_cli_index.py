@@ -1,4 +1,4 @@
-"""`reindex`, and whoever asks the index: what only it remembers is told, and it is dropped only where it is damaged."""
+"""The index and the command line: what only it remembers is told by every verb, and never lost without consent."""
 
 import shutil
 import subprocess
@@ -50,13 +50,18 @@ def test_reindex_writes_a_damaged_index_anew_and_says_so(tmp_path: Path) -> None
     assert "index.db: sessions that it knows: 1" in shop.semel("doctor").out
 
 
-def test_a_listing_says_that_the_index_was_damaged(tmp_path: Path) -> None:
+def test_a_listing_a_check_and_a_run_say_that_the_index_is_damaged(tmp_path: Path) -> None:
     shop = open_shop(tmp_path)
     shop.semel("run", "Pay 17", "--session", "s")
+    (shop.state / "index.db").write_bytes(b"nonsense" * 600)
+    (shop.state / "index.db").chmod(0o600)
+    for words in (("verify",), ("verify", "s"), ("resume", "s")):
+        assert shop.semel(*words).err.count("index.db is damaged") == 1
     for verb in ("ls", "inbox"):
-        assert shop.semel(verb).err.count("index.db") == 0
         (shop.state / "index.db").write_bytes(b"nonsense" * 600)
-        assert "index.db was damaged" in shop.semel(verb).err
+        (line,) = [line for line in shop.semel(verb).err.splitlines() if "index.db" in line]
+        assert "index.db was damaged" in line
+        assert shop.semel(verb).err.count("index.db") == 0
 
 
 def test_a_session_that_only_the_index_remembers_is_named_as_damaged_by_whoever_looks(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ class Index:
                 self.path.with_name(name).unlink(missing_ok=True)
         self._ask(lambda db: db.executemany(_PUT, rows), write=True)
         lost = f"it is written anew, with {len(rows)} of its rows; what it alone remembered of other logs is lost"
-        self._tell(f"{self.path} was damaged ({why}): {lost}")
+        self.faults = (f"{self.path} was damaged ({why}): {lost}",)  # what was said of it before is over
 
     def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
         """Do something in one transaction; None where there is no index. Raises _Damaged and IndexUnavailable."""
@@ -214,7 +214,7 @@ class Index:
 
     def _cannot(self, why: str) -> str:
         return (
-            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. Nothing was changed. "
+            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. "
             f"Try again; if it stays so, see `semel doctor`."
         )
 

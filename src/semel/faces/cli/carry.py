@@ -20,7 +20,7 @@ from semel.faces.agent import Agent
 from semel.faces.agentref import find_agent, load_agent, named, with_model
 from semel.faces.api import Runtime
 from semel.faces.cli.options import RunOptions
-from semel.faces.cli.output import show_cursor, talk
+from semel.faces.cli.output import show_cursor, talk, tell_faults
 from semel.faces.cli.progress import Watch
 from semel.faces.cli.remedies import with_state
 from semel.faces.crew import AgentFinder
@@ -84,7 +84,9 @@ def carry(options: RunOptions, ground: Ground, errands: Sequence[Errand], *, car
     if options.model is not None:
         _warn_of_frozen_models(ground, errands)
     with redirect_stdout(sys.stderr):  # what a Python tool prints is talk
-        return run_in_own_loop(_carry(options, ground, errands, carries=carries))
+        carried = run_in_own_loop(_carry(options, ground, errands, carries=carries))
+    tell_faults(ground.store)
+    return carried
 
 
 def _warn_of_frozen_models(ground: Ground, errands: Sequence[Errand]) -> None:

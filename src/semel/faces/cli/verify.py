@@ -102,7 +102,8 @@ def verify(*, target: str | None, state: str | None, as_json: bool) -> int:
 
     The blobs that they name are checked, too, and the feature floor that they stand on. Nothing is changed. Damage is named
     by file, byte and reason, with what can still be read behind it; the exit code is then 6. A torn tail is no damage: it
-    was never acknowledged, and the next open cuts it and keeps its bytes aside.
+    was never acknowledged, and the next open cuts it and keeps its bytes aside. What the index or a status document remembers
+    counts, also where PATH is within a state directory: a log that ends before that is damaged.
     """
     scope = _scope(target, state)
     verdicts = list(_checked(scope.targets))
