@@ -66,6 +66,10 @@ class FileStore:
         """The state directory, for upkeep."""
         return self._root
 
+    def refuse_copy(self) -> None:
+        """Raise IsCopy for a directory that nothing may be written to."""
+        refuse_copy(self._root)
+
     @property
     def known(self) -> frozenset[str]:
         """The features that this build can interpret."""
@@ -185,8 +189,7 @@ class FileStore:
             clear(place, directory)
 
     def forget(self) -> None:
-        """Remove the index. Raises IsCopy."""
-        refuse_copy(self._root)
+        """Remove the index."""
         self._index.drop()
 
     def read_status(self, session: str) -> bytes | None:
@@ -204,7 +207,7 @@ class FileStore:
         return self._syncs
 
     def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
-        refuse_copy(self._root)
+        self.refuse_copy()
         self._root.prepare()
         self.floor.refuse_newer(self._known)
         with naming("open", place.log), place.open(create=True) as directory:

@@ -50,6 +50,7 @@ def reindex(*, state: str | None, as_json: bool) -> int:
     A session that cannot be read is named; the exit code is then 6.
     """
     store = wiring.store_of(read_settings(state))
+    store.refuse_copy()
     store.forget()
     listed = list(listing_of(store))
     unreadable = {one.session: one.error.message for one in listed if one.error is not None}
