@@ -47,7 +47,7 @@ def refuses_all_writing(root: Path, remedy: str) -> None:
             with pytest.raises(IsCopy, match=remedy):
                 act(Root(root, Disk()), session, FEATURES)
     with pytest.raises(IsCopy, match=remedy):
-        store_at(root).forget()
+        store_at(root).refuse_copy()
     assert contents(root) == before
 
 

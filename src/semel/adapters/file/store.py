@@ -65,6 +65,10 @@ class FileStore:
         """The state directory, for upkeep."""
         return self._root
 
+    def refuse_copy(self) -> None:
+        """Raise IsCopy for a directory that nothing may be written to."""
+        refuse_copy(self._root)
+
     @property
     def index(self) -> Index:
         """The index, for upkeep."""
@@ -227,11 +231,6 @@ class FileStore:
         with naming("use", place.log), place.open() as directory:
             clear(place, directory)
 
-    def mend_index(self) -> None:
-        """Write the index anew where it is damaged. Raises IsCopy, IndexUnavailable."""
-        refuse_copy(self._root)
-        self._index.mend()
-
     def read_status(self, session: str) -> bytes | None:
         """The last published status document."""
         place = Place(self._root, session)
@@ -247,7 +246,7 @@ class FileStore:
         return self._syncs
 
     def _open(self, place: Place, take: TakeFrames | None, start: FileBookmark | None, syncs: Syncs) -> FileWriter:
-        refuse_copy(self._root)
+        self.refuse_copy()
         self._root.prepare()
         self.floor.refuse_newer(self._known)
         with naming("open", place.log), place.open(create=True) as directory:

@@ -54,7 +54,8 @@ def reindex(*, state: str | None, as_json: bool) -> int:
     named, and the exit code is 6; it is 1 where the index cannot be written to.
     """
     store = wiring.store_of(read_settings(state))
-    store.mend_index()
+    store.refuse_copy()
+    store.index.mend()
     derived = list(derived_anew(store))
     unreadable = {one.session: one.unreadable for one in derived if one.unreadable}
     unwritten = {one.session: one.unwritten for one in derived if one.unwritten}
