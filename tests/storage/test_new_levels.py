@@ -172,7 +172,7 @@ def test_backups_and_restores_below_new_directories_survive_a_power_loss(tmp_pat
     back_up(store, tmp_path / "a" / "b" / "copy", 1)
     disk.lose_power()
     disk = deep_disk()
-    restore(tmp_path / "a" / "b" / "copy", Root(tmp_path / "c" / "d" / "new", disk))
+    restore(tmp_path / "a" / "b" / "copy", Root(tmp_path / "c" / "d" / "new", disk), KNOWN)
     disk.lose_power()
     assert log_of(tmp_path / "c" / "d" / "new").read_bytes() == reference_log().data
 
