@@ -177,6 +177,16 @@ async def test_an_index_without_permission_refuses_and_is_not_dropped(root: Path
     assert await open_code(root, "cut") == "log_damaged"
 
 
+async def test_an_index_with_a_second_name_is_refused_as_a_log_is(root: Path) -> None:
+    """As in a snapshot of hard links: who writes to one writes to both."""
+    other = root.parent / "snapshot"
+    other.hardlink_to(root / "index.db")
+    assert await open_code(root, "cut") == read_code(root, "cut") == "index_unavailable"
+    assert {one.error and one.error.code for one in listing_of(store_at(root))} == {"index_unavailable"}
+    other.unlink()
+    assert await open_code(root, "cut") == "log_damaged"
+
+
 async def test_only_damage_drops_the_index_and_what_can_be_read_of_it_is_kept(root: Path) -> None:
     store = store_at(root)
     (root / "index.db").write_bytes(b"nonsense" * 1000)
