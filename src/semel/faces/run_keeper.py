@@ -33,7 +33,8 @@ class RunKeeper:
         self.ground = ground
         self.crew = crew
         look_again = self._look_again if looks else None
-        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on, look_again=look_again)
+        next_run = self.start_next if carries else None
+        self.sessions = Sessions(ground, next_run=next_run, wake=self.carry_on, look_again=look_again)
         self.carries = carries
         self.unrecovered: dict[str, Exception] = {}
 
@@ -173,9 +174,6 @@ class RunKeeper:
             return self.crew.kit_of(run, session)
         except SemelError:
             return closing_kit()
-
-    async def _start_next(self, actor: SessionActor) -> bool:
-        return self.carries and await self.start_next(actor)
 
     async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
         """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).
