@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from semel.core.due import due_at
+from semel.core.due import due_at, is_idle
 from semel.core.messages import due_message
 from semel.core.state import Session
 from semel.engine.alarm import Alarm
@@ -64,6 +64,7 @@ class Sessions:
         """
         self.diary = Diary()
         self.actors: dict[str, SessionActor] = {}
+        self.unrecovered: dict[str, Exception] = {}
         self.left = False
         self._ground = ground
         self._next_run = next_run
@@ -96,6 +97,8 @@ class Sessions:
             try:
                 run_id = await begin(actor)
                 self.diary.recovered(session)  # it is open, and what it began is durable
+                if actor.state.run is None or actor.running or is_idle(actor.state):
+                    self.unrecovered.pop(session, None)
             except (StoreError, CorruptLog) as error:
                 self.write_down(session, "begin", error)
                 raise

@@ -36,7 +36,6 @@ class RunKeeper:
         next_run = self.start_next if carries else None
         self.sessions = Sessions(ground, next_run=next_run, wake=self.carry_on, look_again=look_again)
         self.carries = carries
-        self.unrecovered: dict[str, Exception] = {}
 
     async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
         """Do something in a session; the handle of the run that it concerns, if there is one. Raises as `Sessions.enter` does."""
@@ -64,13 +63,13 @@ class RunKeeper:
         return run is not None
 
     async def resume_all(self) -> None:
-        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `unrecovered`, by session."""
+        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `sessions.unrecovered`."""
         for session in self.ground.store.sessions():
             await asyncio.sleep(0)
             try:
                 await self._recover(session)
             except Exception as error:  # noqa: BLE001  one session that breaks keeps no other from being resumed
-                self.unrecovered[session] = error
+                self.sessions.unrecovered[session] = error
                 self.sessions.write_down(session, "recover", error)
                 self.sessions.try_again(session, error)
 
@@ -85,6 +84,8 @@ class RunKeeper:
         ref = state.run.agent if state.run is not None else due.request.agent if due is not None else None
         if view.owner is None:
             self.sessions.teller.look_at(state)  # a process that died may have told nobody
+        if view.owner is None and (state.run is None or is_idle(state)):
+            self.sessions.unrecovered.pop(session, None)  # whatever kept it from being read does so no more
         if ref is None or ref.name not in self.crew.names:
             return
         if view.owner is not None:
