@@ -216,7 +216,22 @@ async def dying_before_it_is_awaited(die: Callable[[], None]) -> None:
     await asyncio.wait([asyncio.ensure_future(fails())])
 
 
-@pytest.mark.parametrize("main", [dying_in_a_sync, dying_before_it_is_awaited])
+async def dying_with_a_task_that_comes_late(die: Callable[[], None]) -> None:
+    """Whose cleaning up begins another task, of work that holds itself, so that it is let go of later."""
+
+    async def works(held: list[object]) -> None:
+        await asyncio.sleep(1)
+
+    die()
+    try:
+        await asyncio.sleep(1)
+    finally:
+        held: list[object] = []
+        held.append(work := works(held))
+        asyncio.ensure_future(work)  # noqa: RUF006  the loop holds it
+
+
+@pytest.mark.parametrize("main", [dying_in_a_sync, dying_before_it_is_awaited, dying_with_a_task_that_comes_late])
 def test_a_process_that_dies_says_nothing_of_what_it_was_doing(main: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Heard(monkeypatch).while_dying(main) == []
 

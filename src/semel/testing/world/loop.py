@@ -111,7 +111,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that nobody had begun yet
-            _close([task for task in self._tasks if not task.done()])
+            _close(self._tasks)
             self._tasks.clear()
             self._now_due.clear()
             self._later.clear()
@@ -215,7 +215,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 def _close(tasks: "list[asyncio.Task[Any]]") -> None:
+    """Close those that are not at their end, and those that are made while others are being closed."""
     for task in tasks:
+        if task.done():
+            continue
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  nobody forgot it: its process is gone
         coroutine = task.get_coro()
         for _ in range(_CLOSES_MAX):
