@@ -28,7 +28,7 @@ def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Pol
         if over and wait.call_key is not None and wait.call_key not in state.late:
             command = DeliverResult(call_key=wait.call_key, text=GIVEN_UP, is_error=True, kind="expired")
             return deliver_result(state, command, under_way)
-    return Decision(doubt=UnderWay.doubt_of(under_way))
+    return Decision()
 
 
 def is_idle(state: Session) -> bool:

@@ -63,11 +63,6 @@ class UnderWay(Frozen, frozen=True, kw_only=True):
     in_flight: frozenset[int] = frozenset()
     doubt: frozenset[int] = frozenset()
 
-    @staticmethod
-    def doubt_of(under_way: "UnderWay | None") -> frozenset[int]:
-        """What stays in doubt behind a command that settles nothing of the batch."""
-        return frozenset() if under_way is None else under_way.doubt
-
 
 class Cancel(Frozen, frozen=True, kw_only=True):
     """End the open run: now, or when its step and the calls of it are done."""
@@ -217,11 +212,12 @@ Effect = CallModel | Dispatch | Reconcile | StopAsking | Interrupt
 class Decision(Frozen, frozen=True, kw_only=True):
     """Make `records` durable, then release `effects`. `held` rides the next barrier; a death may lose it.
 
-    `doubt` are the open calls that a dead process may have sent; it shrinks as they settle. Without records and effects
-    there is nothing to do until something comes back.
+    `doubt` are the open calls that a dead process may have sent, from a decision that settles or sends any; None leaves them as
+    they are, so that no other decision can forget one. Without records and effects there is nothing to do until something
+    comes back.
     """
 
     records: tuple[Record, ...] = ()
     effects: tuple[Effect, ...] = ()
     held: tuple[Record, ...] = ()
-    doubt: frozenset[int] = frozenset()
+    doubt: frozenset[int] | None = None

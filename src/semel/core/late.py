@@ -43,11 +43,10 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
         event_id=command.event_id,
     )
     found = state.late.get(command.call_key)
-    doubt = UnderWay.doubt_of(under_way)
     if found is None:
-        return Decision(records=(record,), doubt=doubt)
+        return Decision(records=(record,))
     if (found.output, found.is_error) == (record.output, record.is_error):
-        return Decision(doubt=doubt)
+        return Decision()
     raise KeyReuse(f"call {command.call_key} was given another result before; the first one stands")
 
 

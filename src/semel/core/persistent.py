@@ -200,43 +200,23 @@ class Table(Mapping[str, V], Generic[V]):
 
 
 class _Hashes:
-    """Hashes in the order they came, and an open table that finds the place of each in that order (0 is a free slot)."""
+    """Hashes in the order they came, and an open table that finds the place of each in that order (0 is a free slot).
 
-    __slots__ = ("order", "slots")
+    The table is made when somebody asks, and then goes on from there: who only adds, as a fold does, pays for no table.
+    """
+
+    __slots__ = ("_placed", "_slots", "order")
 
     def __init__(self, order: "array[int]") -> None:
         self.order = order
-        self.slots: array[int] = array("I")
-        self.spread()
-
-    def spread(self) -> None:
-        """Make the table anew, at least four slots to a hash."""
-        size = 1 << (len(self.order) * 4 + 8).bit_length()
-        slots = array("I", bytes(size * array("I").itemsize))
-        for at, found in enumerate(self.order, start=1):
-            slot = found & (size - 1)
-            while slots[slot]:
-                slot = (slot + 1) & (size - 1)
-            slots[slot] = at
-        self.slots = slots
-
-    def take(self, hashes: Iterable[int]) -> None:
-        """Take in those hashes that are not there yet."""
-        order, slots, last = self.order, self.slots, len(self.slots) - 1
-        for found in hashes:
-            slot = found & last
-            while (at := slots[slot]) and order[at - 1] != found:
-                slot = (slot + 1) & last
-            if not at:
-                order.append(found)
-                slots[slot] = len(order)
-                if len(order) * 2 > last:
-                    self.spread()
-                    slots, last = self.slots, len(self.slots) - 1
+        self._slots: array[int] = array("I", (0,))
+        self._placed = 0
 
     def place(self, found: int) -> int:
         """The place of a hash, from 1; 0 if it is not there."""
-        order, slots, last = self.order, self.slots, len(self.slots) - 1
+        if self._placed != len(self.order):
+            self._catch_up()
+        order, slots, last = self.order, self._slots, len(self._slots) - 1
         slot = found & last
         while at := slots[slot]:
             if order[at - 1] == found:
@@ -244,9 +224,24 @@ class _Hashes:
             slot = (slot + 1) & last
         return 0
 
+    def _catch_up(self) -> None:
+        """Give each hash its slot that has none yet; the first of equal ones has it."""
+        order = self.order
+        if len(order) * 2 >= len(self._slots):  # at least four slots to a hash
+            self._slots = array("I", bytes((1 << (len(order) * 4 + 8).bit_length()) * self._slots.itemsize))
+            self._placed = 0
+        slots, last = self._slots, len(self._slots) - 1
+        for at in range(self._placed, len(order)):
+            slot = order[at] & last
+            while (taken := slots[slot]) and order[taken - 1] != order[at]:
+                slot = (slot + 1) & last
+            if not taken:
+                slots[slot] = at + 1
+        self._placed = len(order)
+
 
 class Names:
-    """A frozen set of names with O(1) `plus` that keeps 64 bits of each, and not the name.
+    """A frozen set of names with O(1) `plus` that keeps 64 bits of each as often as it was added, and not the name.
 
     Two names that share those bits, as happens in one of 10^7 logs with a million names, count as one: so it may say of a name
     that it is there although it is not, and never the other way round.
@@ -264,16 +259,12 @@ class Names:
         hashes = self._hashes
         if len(hashes.order) != self._size:
             hashes = _Hashes(hashes.order[: self._size])
-        hashes.take(map(hash, names))
+        hashes.order.extend(map(hash, names))
         return Names(hashes)
 
     def __contains__(self, name: str) -> bool:
         """Whether this version holds the name."""
         return 0 < self._hashes.place(hash(name)) <= self._size
-
-    def __len__(self) -> int:
-        """Number of names of this version."""
-        return self._size
 
     def __eq__(self, other: object) -> bool:
         """Equal names, added in equal order."""

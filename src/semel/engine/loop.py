@@ -7,6 +7,7 @@ from semel.core.decide import decide, seal
 from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile
 from semel.core.leaving import handed_over, leaving
 from semel.core.policy import Policy
+from semel.core.standing import still_doubtful
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
@@ -50,7 +51,8 @@ async def run_to_rest(
             if run is None:
                 return
             release(decision, flights, stopping=wishes.stopping)
-            outcome, doubt, asked = None, decision.doubt, inbox.take()
+            doubt = still_doubtful(run, doubt or frozenset(), decision.doubt)
+            outcome, asked = None, inbox.take()
             if asked is None and not flights.empty:
                 outcome = await flights.next(seconds_left(barrier.state, clock))
                 asked = inbox.take() if outcome is None else None
@@ -71,7 +73,7 @@ async def run_to_rest(
                 if not decision.records:
                     return  # it waits for somebody
             else:
-                decision = Decision(doubt=doubt)
+                decision = Decision()
     finally:
         inbox.close()
         await flights.cancel()
@@ -90,7 +92,7 @@ async def obey(asked: Asked, barrier: Barrier, flights: Flights, doubt: frozense
         asked.refuse(error)
         if isinstance(error, StoreError) and not isinstance(error, SessionFull):
             raise  # the log takes nothing any more
-        return Decision(doubt=doubt)
+        return Decision()
     except BaseException:
         asked.refuse(AtRest("the run was cut off"))
         raise
