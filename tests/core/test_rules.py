@@ -9,7 +9,7 @@ import pytest
 
 from semel.core.policy import Allow, Ask, Deny, Ruling, Undecidable
 from semel.core.records import ApprovalRequested
-from semel.core.rules import EXPIRES_SECONDS_MOST, Rule, Rulebook, ask_rule, check_rules
+from semel.core.rules import EXPIRES_SECONDS_MOST, Rule, Rulebook, UnfitArguments, ask_rule, check_rules
 from semel.core.values import JSON, Effect, ToolCall, ToolSpec
 from semel.errors import ApprovalClosed, BadAgent, UsageError
 from tests.core.driver import Died, Driver
@@ -254,6 +254,18 @@ def test_what_a_rule_forbids_a_person_cannot_put_in_place_of_what_was_asked(argu
     d.policy = Rulebook(operator=rules)
     d.resume()
     assert {d.tool_of[key] for key in d.dispatched} == {"look"}
+
+
+def test_a_person_cannot_put_in_place_what_the_tool_would_not_take() -> None:
+    def large(arguments: dict[str, JSON]) -> bool:
+        if arguments["cents"] == 13:
+            raise UnfitArguments("it brings bad luck")
+        return arguments["cents"] > 5000  # type: ignore[no-any-return,operator]  # a number, by the schema
+
+    d = one_call(Rulebook(agent=[Rule("ask", "pay", when=large)]))
+    with pytest.raises(UsageError, match=r"cannot be used\. They do not convert: it brings bad luck"):
+        d.answer_approval(asked_of(d).call_key, "approved", '{"cents":13}')
+    d.answer_approval(asked_of(d).call_key, "approved", '{"cents":12}')
 
 
 def test_a_person_who_changes_arguments_is_not_asked_about_them_again() -> None:

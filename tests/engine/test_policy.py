@@ -1,6 +1,7 @@
 """Rules from an agent, its tools and the operator, in a whole run: what is sent, what is asked, what ends the run."""
 
 import os
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ async def test_a_rule_of_the_agent_keeps_a_call_from_being_sent_and_its_siblings
     )
 
 
-@pytest.mark.parametrize("ask", [True, "cents > 5000", lambda arguments: arguments["cents"] > 5000])
+@pytest.mark.parametrize("ask", [True, "cents > 5000", lambda a: a.cents > 5000, lambda a: a["cents"] > 5000])
 async def test_a_tool_that_asks_makes_its_batch_wait_and_says_until_when(tmp_path: Path, ask: Any) -> None:
     at, till = ground(), Till(ask=ask, ask_expires=60)
     assert await carry(clerk(tmp_path, till, 6000, 7, policy=[Rule("allow")]), at) is None
@@ -95,6 +96,42 @@ async def test_a_rule_that_cannot_be_evaluated_ends_the_run_and_the_next_send_wo
     assert "KeyError: 'euros'" in result.error.message
     assert not till.paid
     assert isinstance(await carry(clerk(tmp_path, till), at), Completed)
+
+
+async def test_a_tool_that_asks_for_an_argument_it_does_not_have_ends_the_run_and_nothing_is_sent(tmp_path: Path) -> None:
+    at, till = ground(), Till(ask=lambda a: a.euros > 50)
+    result = await carry(clerk(tmp_path, till), at)
+    assert isinstance(result, Failed)
+    assert result.error is not None
+    assert result.error.code == "policy_undecidable"
+    assert "has no attribute 'euros'" in result.error.message
+    assert not till.paid
+
+
+async def test_a_call_whose_arguments_do_not_convert_is_refused_also_where_a_person_put_them_in_place(tmp_path: Path) -> None:
+    asked: list[date] = []
+
+    def later(a: Any) -> bool:
+        asked.append(a.day)
+        return bool(a.day > date(2026, 1, 1))
+
+    @tool(ask=later)
+    def book(day: date) -> str:
+        return f"booked {day}"
+
+    calls = [call("book", day="2026-02-30"), call("book", day="2026-02-03")]
+    script = script_file(tmp_path / "m.json", {"calls": calls}, {"text": "done"})
+    at = ground()
+    async with Runtime(agents=[agent := Agent("a", model=script, tools=[book])], ground=at) as runtime:
+        await (await runtime.session("s", agent=agent).send("go")).rest()
+        (waiting,) = records(at, "approval_requested")
+        handle = await runtime.approve(waiting["call_key"], arguments='{"day":"2026-02-31"}')
+        assert handle is not None
+        assert isinstance(await handle.result(), Completed)
+    assert set(asked) == {date(2026, 2, 3)}
+    refused = records(at, "tool_no_dispatch")
+    assert [(one["ordinal"], one["reason"]) for one in refused] == [(0, "schema_invalid"), (1, "schema_invalid")]
+    assert all("They do not convert: " in one["message"] for one in refused)
 
 
 async def test_an_agent_cannot_loosen_what_the_operator_says(tmp_path: Path, operator: Path) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 import dataclasses
+import gc
 import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,14 +20,18 @@ from semel.adapters.file.disk import Disk
 from semel.core.policy import Allow, Ask, Deny, Ruling
 from semel.core.values import JSON, ToolSpec
 from semel.engine.kit import Kit
+from semel.engine.waiting import to_its_end
 from semel.faces.cli.simulate import build
 from semel.testing.world import FAULTS, World, run_seeds
+from semel.testing.world import loop as loop_module
+from semel.testing.world import world as world_module
 from semel.testing.world.clock import EPOCH_MS
 from semel.testing.world.disk import SimDisk
 from semel.testing.world.fate import Fate
 from semel.testing.world.loop import Deadlock, SimLoop
 from semel.testing.world.medium import File
 from semel.testing.world.story import Tally
+from semel.testing.world.world import SimSyncs
 from tests.docs.test_pages import FENCE
 from tests.sim.worlds import assert_sound, kept_seeds, simulated
 
@@ -167,6 +175,86 @@ def test_no_call_of_the_simulated_disk_reaches_the_real_one() -> None:
     calls = {name for name, found in vars(Disk).items() if inspect.isfunction(found) and not name.startswith("_")}
     assert len(calls) >= 20
     assert calls - composed - vars(SimDisk).keys() == set()
+
+
+Dying = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
+"""What a process does that dies behind the callback in which it calls what it is given."""
+
+
+class Heard:
+    """What Python says of objects that are let go of, on stderr as a rule."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.said: list[str] = []
+        monkeypatch.setattr(sys, "unraisablehook", lambda about: self.said.append(repr(about.exc_value)))
+
+    def while_dying(self, main: Dying) -> list[str]:
+        """A life of which nobody holds anything any more, once its process has died."""
+        over: list[bool] = []
+        loop = SimLoop(Fate(0), reorder=False, dead=lambda: bool(over))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            assert loop.run(main(lambda: over.append(True))) is None
+            gc.collect()
+        return [*self.said, *(str(one.message) for one in warned)]
+
+
+async def dying_in_a_sync(die: Callable[[], None]) -> None:
+    """What is behind the sync is let go of with a task that has not begun."""
+    die()
+    await to_its_end(SimSyncs(asyncio.get_running_loop()).do(lambda: None), at_once=True)
+
+
+async def dying_before_it_is_awaited(die: Callable[[], None]) -> None:
+    """A task that has ended, whose error holds what it was about to wait for."""
+
+    async def fails() -> None:
+        _waited_for = asyncio.sleep(1)
+        die()
+        raise ValueError
+
+    await asyncio.wait([asyncio.ensure_future(fails())])
+
+
+async def dying_with_a_task_that_comes_late(die: Callable[[], None]) -> None:
+    """Whose cleaning up begins another task, of work that holds itself, so that it is let go of later."""
+
+    async def works(held: list[object]) -> None:
+        await asyncio.sleep(1)
+
+    die()
+    try:
+        await asyncio.sleep(1)
+    finally:
+        held: list[object] = []
+        held.append(work := works(held))
+        asyncio.ensure_future(work)  # noqa: RUF006  the loop holds it
+
+
+@pytest.mark.parametrize("main", [dying_in_a_sync, dying_before_it_is_awaited, dying_with_a_task_that_comes_late])
+def test_a_process_that_dies_says_nothing_of_what_it_was_doing(main: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Heard(monkeypatch).while_dying(main) == []
+
+
+def test_canary_a_wait_that_goes_on_behind_its_loop_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def goes_on(work: Callable[[], None]) -> None:
+        task = asyncio.ensure_future(asyncio.to_thread(work))
+        with suppress(BaseException):
+            await asyncio.shield(task)
+        task.result()
+
+    monkeypatch.setattr(world_module, "settled", goes_on)
+    assert Heard(monkeypatch).while_dying(dying_in_a_sync) == ["InvalidStateError('Result is not set.')"]
+
+
+def test_canary_a_loop_that_lets_its_tasks_go_aloud_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(loop: SimLoop) -> None:
+        loop_module._close(loop._tasks)
+        for held in (loop._tasks, loop._now_due, loop._later):
+            held.clear()
+
+    monkeypatch.setattr(SimLoop, "_drop", drop)
+    assert any("was never awaited" in line for line in Heard(monkeypatch).while_dying(dying_before_it_is_awaited))
 
 
 def images(prepare: Callable[[File], None]) -> set[bytes]:

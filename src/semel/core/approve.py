@@ -11,7 +11,7 @@ from semel.core.fold import ahead
 from semel.core.outcomes import Refusal
 from semel.core.plan import ruling_on
 from semel.core.planning import plan_batch
-from semel.core.policy import Deny, Policy, Undecidable, allow_all
+from semel.core.policy import Deny, Policy, Undecidable, Unfit, allow_all
 from semel.core.records import ApprovalDecision, ApprovalResolved
 from semel.core.state import Session
 from semel.core.values import digest_text
@@ -50,6 +50,8 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
     if refused is not None:
         raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {refused.message}")
     match ruling_on(spec, parsed, policy) if spec is not None else None:
+        case Unfit(why=why):
+            raise UsageError(f"the changed arguments of call {approval.asked.call_key} cannot be used. {why}")
         case Deny(why=why) | Undecidable(why=why):
             raise UsageError(f"the changed arguments of call {approval.asked.call_key} are not allowed: {why}")
 

@@ -14,7 +14,7 @@ from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
 from semel.core.persistent import Names
-from semel.core.policy import Allow, Ask, Deny, Policy, Ruling, Undecidable
+from semel.core.policy import Allow, Ask, Deny, Policy, Ruling, Undecidable, Unfit
 from semel.core.records import ApprovalRequested, ApprovalResolved, PlannedCall, Refused
 from semel.core.state import Run
 from semel.core.texts import SUBMIT_DESCRIPTION, SUBMIT_TOOL
@@ -97,6 +97,8 @@ def _judged(
     match ruling:
         case Deny(why=why):
             return refuse(RefusalReason.POLICY_BLOCKED, why)
+        case Unfit(why=why):
+            return refuse(RefusalReason.SCHEMA_INVALID, why)
         case Undecidable():
             return ruling
         case Ask():

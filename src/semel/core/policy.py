@@ -26,13 +26,19 @@ class Ask(Frozen, frozen=True, kw_only=True):
     expires_at_ms: int | None = None
 
 
+class Unfit(Frozen, frozen=True, kw_only=True):
+    """The arguments fit the schema and yet do not become what the tool takes, so it would not run; `why` tells the model."""
+
+    why: str
+
+
 class Undecidable(Frozen, frozen=True, kw_only=True):
     """The policy could not be evaluated; `why` is for people."""
 
     why: str
 
 
-Ruling = Allow | Deny | Ask | Undecidable
+Ruling = Allow | Deny | Ask | Unfit | Undecidable
 Policy = Callable[[ToolSpec, dict[str, JSON]], Ruling]
 """The ruling on a call of this tool with these arguments, which fit its schema."""
 

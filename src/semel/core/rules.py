@@ -13,7 +13,7 @@ from msgspec import json
 
 from semel.core.condition import BadCondition, CannotTell, Node, arguments_of, holds, like, parse_condition
 from semel.core.outcomes import describe
-from semel.core.policy import Allow, Ask, Deny, Ruling, Undecidable
+from semel.core.policy import Allow, Ask, Deny, Ruling, Undecidable, Unfit
 from semel.core.turn_view import StopCondition
 from semel.core.values import JSON, Effect, ToolSpec, clean_json, printable
 from semel.errors import BadAgent
@@ -23,6 +23,10 @@ VERDICTS: tuple[Verdict, ...] = ("allow", "deny", "ask")
 WHY_CHARS_MOST = 500
 EXPIRES_SECONDS_MOST = 366 * 86_400.0
 Predicate = Callable[[dict[str, JSON]], bool]
+
+
+class UnfitArguments(ValueError):
+    """Raised by a function of a condition for arguments that do not become what its tool takes; its message says why."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Rule:
         return like(spec.name, self.tool) and self.effect in (None, spec.effect)
 
     def matches(self, spec: ToolSpec, arguments: dict[str, JSON]) -> bool:
-        """Whether it speaks of this call. Raises CannotTell."""
+        """Whether it speaks of this call. Raises CannotTell, and UnfitArguments for a call that its tool would not take."""
         if not self.names(spec):
             return False
         if self.condition is None:
@@ -144,6 +148,8 @@ class Rulebook:
             try:
                 if rule.matches(spec, arguments):
                     return rule.ruling(self.now_ms)
+            except UnfitArguments as error:
+                return Unfit(why=f"They do not convert: {error}")
             except CannotTell as error:
                 why = printable(str(error), limit=WHY_CHARS_MOST)
                 return Undecidable(why=f"rule {number} of the {whose} ({rule.told()}) cannot be evaluated: {why}")
@@ -171,6 +177,8 @@ def _asked(predicate: Predicate, arguments: dict[str, JSON]) -> bool:
     """A function of somebody else: whatever it raises, and whatever it returns but a bool, is no answer (CON4)."""
     try:
         found = predicate(arguments)
+    except UnfitArguments:
+        raise
     except (Exception, SystemExit) as error:
         raise CannotTell(describe(error)) from error
     if not isinstance(found, bool):

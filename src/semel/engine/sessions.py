@@ -1,7 +1,8 @@
 """The sessions that this process holds: who opens one, who begins something in it, and who gives it back behind its runs.
 
 A session is held while a run of it is carried. Behind a run the next message of its queue starts another; a run that waits for
-somebody is given back, so that any process may answer for it, and is woken here when it is due.
+somebody is given back, so that any process may answer for it, and is woken here when it is due. Whoever waits for a run is told
+when its session has been given back, but does not wait for the run behind it, which a server of tools may be slow to start.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from semel.core.due import due_at
+from semel.core.due import due_at, is_idle
+from semel.core.messages import due_message
 from semel.core.state import Session
 from semel.engine.alarm import Alarm
 from semel.engine.diary import Diary
@@ -52,16 +54,17 @@ class Sessions:
         self,
         ground: Ground,
         *,
-        next_run: Callable[[SessionActor], Awaitable[bool]],
+        next_run: Callable[[SessionActor], Awaitable[bool]] | None,
         wake: Begin,
         look_again: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`next_run` starts the next run of a session at rest, if one is due; `wake` does what time has made due.
+        """`next_run` starts the run that is due in a session at rest, None leaves that to others; `wake` does what time made due.
 
         `look_again` does what others have made due in a session that was given back; without it nobody looks.
         """
         self.diary = Diary()
         self.actors: dict[str, SessionActor] = {}
+        self.unrecovered: dict[str, Exception] = {}
         self.left = False
         self._ground = ground
         self._next_run = next_run
@@ -94,6 +97,8 @@ class Sessions:
             try:
                 run_id = await begin(actor)
                 self.diary.recovered(session)  # it is open, and what it began is durable
+                if actor.state.run is None or actor.running or is_idle(actor.state):
+                    self.unrecovered.pop(session, None)
             except (StoreError, CorruptLog) as error:
                 self.write_down(session, "begin", error)
                 raise
@@ -159,18 +164,22 @@ class Sessions:
         """See to it that someone gives the session back behind its runs; one with nothing to carry is given back now."""
         if session in self._minders:
             return
-        if not actor.running and not actor.failed_unheard and not await self._goes_on(session, actor):
+        if not actor.running and not actor.failed_unheard and not self._next_is_due(actor):
             await self._close(session, actor)
             return
         self._rests[session] = {}
         self._minders[session] = asyncio.ensure_future(self._mind(session, actor))
+
+    def _next_is_due(self, actor: SessionActor) -> bool:
+        """Whether a message waits in the queue whose run is to be started here and now."""
+        return self._next_run is not None and not self.left and due_message(actor.state) is not None
 
     async def _goes_on(self, session: str, actor: SessionActor) -> bool:
         """Start the next run that is due; one that cannot start now waits on, and the diary says why.
 
         A start that leaving cuts short has either written nothing, and its message waits on, or its run is carried.
         """
-        if self.left:
+        if self._next_run is None or not self._next_is_due(actor):
             return False
         starting = asyncio.ensure_future(self._next_run(actor))
         self._starting.add(starting)
@@ -195,6 +204,8 @@ class Sessions:
             except Exception as error:  # noqa: BLE001  whoever waits for the run is told
                 self.write_down(session, "carry", error)
                 failure = error
+            if failure is None and (self._next_is_due(actor) or self._door(session).locked()):
+                self._tell(session, actor.state, only_ended=True)  # it is not given back yet, and that may take long
             async with self._door(session):
                 if actor.running or (failure is None and await self._goes_on(session, actor)):
                     self._tell(session, actor.state, only_ended=True)

@@ -108,8 +108,11 @@ class Runtime:
 
     @property
     def unrecovered(self) -> dict[str, Exception]:
-        """What could not be resumed when the block was entered, by session; see `Incident.session`."""
-        return self._keeper.unrecovered
+        """What could not be resumed when the block was entered, by session, and no later try has mended since.
+
+        See `Incident.session` for the names.
+        """
+        return dict(self._keeper.sessions.unrecovered)
 
     async def __aenter__(self) -> Self:
         self._served, self.unreachable = await answer_others(self, self._keeper)

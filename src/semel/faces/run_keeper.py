@@ -35,9 +35,9 @@ class RunKeeper:
         self.ground = ground
         self.crew = crew
         look_again = self._look_again if looks else None
-        self.sessions = Sessions(ground, next_run=self._start_next, wake=self.carry_on, look_again=look_again)
+        next_run = self.start_next if carries else None
+        self.sessions = Sessions(ground, next_run=next_run, wake=self.carry_on, look_again=look_again)
         self.carries = carries
-        self.unrecovered: dict[str, Exception] = {}
 
     async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
         """Do something in a session; the handle of the run that it concerns, if there is one. Raises as `Sessions.enter` does."""
@@ -65,7 +65,7 @@ class RunKeeper:
         return run is not None
 
     async def resume_all(self) -> None:
-        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `unrecovered`, by session.
+        """Carry on what dead processes left open, and wait for what is due; what cannot be is in `sessions.unrecovered`.
 
         Raises nothing. What keeps the sessions from being told at all is there as that of `EVERY_SESSION`, and in the diary; they
         are asked for again, later each time.
@@ -89,14 +89,14 @@ class RunKeeper:
                 await self.ground.clock.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, MOST_AGAIN_SECONDS)
                 continue
-            self.unrecovered.pop(EVERY_SESSION, None)
+            self.sessions.unrecovered.pop(EVERY_SESSION, None)
             self.sessions.diary.recovered(EVERY_SESSION)  # what each of them owes is told of itself from here on
             for name, stray in strays.items():
                 self._not_recovered(name, stray)
             return sessions
 
     def _not_recovered(self, session: str, error: Exception) -> None:
-        self.unrecovered[session] = error
+        self.sessions.unrecovered[session] = error
         self.sessions.write_down(session, "recover", error)
 
     async def _look_again(self, session: str) -> None:
@@ -110,6 +110,8 @@ class RunKeeper:
         ref = state.run.agent if state.run is not None else due.request.agent if due is not None else None
         if view.owner is None:
             self.sessions.teller.look_at(state)  # a process that died may have told nobody
+        if view.owner is None and (state.run is None or is_idle(state)):
+            self.sessions.unrecovered.pop(session, None)  # whatever kept it from being read does so no more
         if ref is None or ref.name not in self.crew.names:
             return
         if view.owner is not None:
@@ -199,9 +201,6 @@ class RunKeeper:
             return self.crew.kit_of(run, session)
         except SemelError:
             return closing_kit()
-
-    async def _start_next(self, actor: SessionActor) -> bool:
-        return self.carries and await self.start_next(actor)
 
     async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
         """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).

@@ -9,7 +9,7 @@ from semel.adapters.tools.declaration import EffectName, declare
 from semel.adapters.tools.signature import Signature, to_json
 from semel.adapters.tools.threads import in_daemon_thread
 from semel.core.outcomes import describe, result_text
-from semel.core.rules import Predicate, Rule, ask_rule
+from semel.core.rules import Rule, ask_rule
 from semel.core.values import JSON, Effect, ToolSpec
 from semel.errors import BadAgent, InvariantBroken, ToolFailed
 from semel.ports.tool import (
@@ -28,6 +28,8 @@ from semel.ports.tool import (
 )
 
 Reconciler = Callable[[Call[Any]], Reconciled | Awaitable[Reconciled]]
+Asks = Callable[[Any], bool]
+"""Says of the arguments of a call (`signature.Arguments`) whether a person has to approve it."""
 
 
 class FunctionTool(ToolPort):
@@ -92,7 +94,7 @@ class Declared(TypedDict, total=False):
     sequential: bool
     timeout: float | None
     reconcile: Reconciler | None
-    ask: bool | str | Predicate | None
+    ask: bool | str | Asks | None
     ask_expires: float | None
 
 
@@ -108,7 +110,7 @@ def tool(
     sequential: bool = False,
     timeout: float | None = None,
     reconcile: Reconciler | None = None,
-    ask: bool | str | Predicate | None = None,
+    ask: bool | str | Asks | None = None,
     ask_expires: float | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
@@ -119,8 +121,8 @@ def tool(
     `effect` says whether a call may run again after a crash: "once" (never), "idempotent" (under the same `call.key`),
     "read" (freely). `interruptible` allows to cancel a running call; `sequential` makes its whole batch run one by one;
     `timeout` is in seconds. `reconcile(call)` asks the outside what became of `call.key` and never acts. `ask` is True, or a
-    condition over the arguments (text, or a function of them): a person has to approve such a call first; after `ask_expires`
-    seconds silence means no. Raises BadAgent.
+    condition over the arguments: text, or a function of them as this one gets them, such as `lambda a: a.cents > 5000`. A person
+    has to approve such a call first; after `ask_expires` seconds silence means no. Raises BadAgent.
     """
 
     def register(target: Callable[..., Any]) -> FunctionTool:
@@ -141,7 +143,8 @@ def tool(
             reconciles=reconciler is not None,
         )
         made = FunctionTool(target, spec, signature, reconciler)
-        made.ask_rule = ask_rule(title, ask=declared.get("ask"), expires=declared.get("ask_expires"))
+        asks = declared.get("ask")
+        made.ask_rule = ask_rule(title, ask=signature.asks(asks) if callable(asks) else asks, expires=declared.get("ask_expires"))
         return made
 
     _refuse_unknown(declared)

@@ -5,6 +5,7 @@ never imported. An `Annotated[..., "text"]` describes a parameter. A parameter a
 """
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -12,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from semel.core.outcomes import describe
+from semel.core.rules import Predicate, UnfitArguments
 from semel.core.values import JSON
 from semel.errors import BadAgent, CallNotSent
 from semel.ports.tool import Call
@@ -45,11 +47,49 @@ class Signature:
     def bind(self, arguments: dict[str, JSON], call: Call[Any]) -> dict[str, Any]:
         """The keyword arguments for the function. Raises CallNotSent if a value does not convert to its type."""
         try:
-            filled = msgspec.convert(arguments, self._arguments, dec_hook=_from_json)
-        except Exception as error:  # a validator in an annotation is foreign code; nothing was handed over yet
-            raise CallNotSent(f"the arguments do not convert: {describe(error)}") from error
+            filled = self._filled(arguments)
+        except UnfitArguments as error:
+            raise CallNotSent(f"the arguments do not convert: {error}") from error
         bound = {name: getattr(filled, name) for name in self._arguments.__struct_fields__}
         return bound | dict.fromkeys(self._call_names, call)
+
+    def asks(self, predicate: Callable[[Any], bool]) -> Predicate:
+        """A condition that asks `predicate` about the arguments as the function gets them; its `Call` is not there yet.
+
+        The condition raises UnfitArguments where a value does not convert to its type: such a call would not be sent.
+        """
+
+        @functools.wraps(predicate)
+        def condition(arguments: dict[str, JSON]) -> bool:
+            return predicate(Arguments(self._filled(arguments), arguments))
+
+        return condition
+
+    def _filled(self, arguments: dict[str, JSON]) -> msgspec.Struct:
+        try:
+            return msgspec.convert(arguments, self._arguments, dec_hook=_from_json)
+        except Exception as error:  # a validator in an annotation is foreign code; nothing was handed over yet
+            raise UnfitArguments(describe(error)) from error
+
+
+class Arguments:
+    """What an `ask` function is given: an attribute for each argument, of the type that the tool's function gets, defaults too.
+
+    An item, `arguments["cents"]`, is the argument as the model wrote it, as a function of a `Rule` gets it: KeyError if left out.
+    """
+
+    __slots__ = ("__filled", "__given")  # mangled, so that no parameter's name meets them
+
+    def __init__(self, filled: msgspec.Struct, given: dict[str, JSON]) -> None:
+        """Made by `Signature.asks`."""
+        self.__filled = filled
+        self.__given = given
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__filled, name)
+
+    def __getitem__(self, name: str) -> JSON:
+        return self.__given[name]
 
 
 def to_json(value: Any) -> JSON:

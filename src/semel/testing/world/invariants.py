@@ -18,6 +18,7 @@ from semel.core.records import (
     StepStarted,
     ToolBatchStarted,
     ToolNoDispatch,
+    ToolRerun,
     ToolResult,
     TurnFinished,
 )
@@ -102,18 +103,22 @@ def _check_runs(world: "World", session: str) -> None:
 
 
 def _check_calls(witness: "Witness", session: str) -> None:
-    """What is recorded of a call is what happened in the world (I3)."""
+    """What is recorded of a call is what happened in the world, and no more than can be known of it (I3)."""
     keys: dict[tuple[str, int], str] = {}
+    again: set[str] = set()
     for record in _records(witness, session):
         if isinstance(record, ToolBatchStarted):
             keys.update({(record.batch_id, call.ordinal): call.call_key for call in record.planned_calls})
         elif isinstance(record, ToolNoDispatch):
             key = keys[record.batch_id, record.ordinal]
             witness.hold("I3", not witness.dispatched[key], f"call {key[:8]} is recorded as not dispatched, and it was")
+        elif isinstance(record, ToolRerun):
+            again.add(record.call_key)
         elif isinstance(record, ToolResult):
             key = keys[record.batch_id, record.ordinal]
             if record.reason in NOTHING_HAPPENED:
                 witness.hold("I3", not witness.acted[key], f"call {key[:8]} is recorded as {record.reason}, and it took effect")
+                witness.hold("I3", key not in again, f"call {key[:8]} was to run again and is recorded as {record.reason}")
             elif record.outcome is Outcome.COMPLETED and not record.is_error:
                 done = witness.acted[key] > 0 or (key not in witness.known and witness.dispatched[key] > 0)
                 witness.hold("I3", done, f"call {key[:8]} is recorded as completed, and it did nothing")

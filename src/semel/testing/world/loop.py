@@ -105,15 +105,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._now_due.append(heapq.heappop(self._later)[2])
 
     def _drop(self) -> None:
-        """Let go of everything that is not at its end, as the death of a process does: what they would still do has no effect."""
+        """Let go of everything that is not at its end, as the death of a process does: what they would still do has no effect.
+
+        Also of what only a task of it held, as in the frames of its error: a coroutine that nobody will wait for any more.
+        """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that their task had not begun yet
-            for task in self._tasks:
-                if not task.done():
-                    _close(task)
-        self._tasks.clear()
-        self._now_due.clear()
-        self._later.clear()
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that nobody had begun yet
+            _close(self._tasks)
+            self._tasks.clear()
+            self._now_due.clear()
+            self._later.clear()
 
     def _finish_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         if not self._stopped:
@@ -213,11 +214,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         """It is dropped when its time comes."""
 
 
-def _close(task: "asyncio.Task[Any]") -> None:
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  nobody forgot it: its process is gone
-    coroutine = task.get_coro()
-    for _ in range(_CLOSES_MAX):
-        with suppress(BaseException):
-            if isinstance(coroutine, Coroutine):
-                coroutine.close()
-            return
+def _close(tasks: "list[asyncio.Task[Any]]") -> None:
+    """Close those that are not at their end, and those that are made while others are being closed."""
+    for task in tasks:
+        if task.done():
+            continue
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  nobody forgot it: its process is gone
+        coroutine = task.get_coro()
+        for _ in range(_CLOSES_MAX):
+            with suppress(BaseException):
+                if isinstance(coroutine, Coroutine):
+                    coroutine.close()
+                break
