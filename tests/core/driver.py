@@ -166,7 +166,7 @@ class Driver(Telling):
         self._do(answer_approval(self.state, command, self.under_way, self.policy))
 
     def expire(self, now_ms: int) -> None:
-        self._do(expire_approvals(self.state, now_ms, self.under_way, self.policy))
+        self._do(expire_approvals(self.state, now_ms, self.under_way))
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
@@ -273,7 +273,7 @@ class Driver(Telling):
         """What this process has under way; None where it does not carry the run, which a death has left."""
         if self.fresh and self.state.run is not None:
             return None
-        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt)
+        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt, policy=self.policy)
 
     @property
     def idle(self) -> bool:

@@ -3,7 +3,6 @@
 from semel.core.approve import expire_approvals
 from semel.core.effects import Decision, DeliverResult, UnderWay
 from semel.core.late import deliver_result
-from semel.core.policy import Policy, allow_all
 from semel.core.state import Session
 from semel.core.waiting import PAUSES, RESUMED, WaitKind, pause_of, waits_of
 
@@ -15,12 +14,12 @@ def due_at(state: Session) -> int | None:
     return min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None)
 
 
-def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
+def overdue(state: Session, now_ms: int, under_way: UnderWay | None) -> Decision:
     """What time has decided: silence about an approval means no, and a held call gets the result that none came (R39).
 
     One thing at a time, so that each is decided upon what the one before has made of the run; empty when nothing is due.
     """
-    expired = expire_approvals(state, now_ms, under_way, policy)
+    expired = expire_approvals(state, now_ms, under_way)
     if expired.records:
         return expired
     for wait in waits_of(state):

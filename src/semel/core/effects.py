@@ -12,6 +12,7 @@ from msgspec import field
 
 from semel.core.hook_notes import HookNote
 from semel.core.outcomes import Settlement
+from semel.core.policy import Policy, allow_all
 from semel.core.records import AgentRef, ApprovalDecision, Config, Delivery, LateKind, ModelAttemptFinished, Record, Verdict
 from semel.core.values import JSON, Block, Frozen, Part, Stop, ToolSpec, Usage
 
@@ -56,12 +57,13 @@ class UnderWay(Frozen, frozen=True, kw_only=True):
     """What a process that carries the open run has under way: a request to the model, calls, and calls in doubt.
 
     A command is given None where nobody carries the run: its process is dead, and what it may have sent is not known. Then the
-    command is recorded and nothing follows from it; a resume does the rest.
+    command is recorded and nothing follows from it; a resume does the rest. `policy` rules on what follows in that process.
     """
 
     asking: bool = False
     in_flight: frozenset[int] = frozenset()
     doubt: frozenset[int] = frozenset()
+    policy: Policy = allow_all
 
 
 class Cancel(Frozen, frozen=True, kw_only=True):

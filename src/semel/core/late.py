@@ -30,7 +30,7 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
     held = _held_at(batch, command.call_key)
     if run is not None and batch is not None and held is not None and under_way is not None:
         news = CameBack(settled={held: settled}, in_flight=under_way.in_flight)
-        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now)
+        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now, policy=under_way.policy)
     owed = state.owed.get(command.call_key)
     if owed is None:
         raise UnknownCall(f"call {command.call_key} of session {state.session!r} owes no result")

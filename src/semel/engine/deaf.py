@@ -16,7 +16,8 @@ def abandon(task: "asyncio.Task[Any]", name: str, *, call: str = "") -> None:
         return
     entry: int | None = None
     if not (call and "thread" in ROSTER.works_for(call)):
-        entry = ROSTER.enter("task", name, call=call, lives=lambda: not (task.done() or task.get_loop().is_closed()))
+        entry = ROSTER.enter("task", name, call=call)
+        ROSTER.leave(entry, lambda: not (task.done() or task.get_loop().is_closed()))
 
     def ended(task: "asyncio.Task[Any]") -> None:
         if entry is not None:

@@ -2,26 +2,24 @@
 
 ROSTER-1  A thing is entered before it can do anything, and struck off when it has ended; a thing that cannot be ended stays.
 ROSTER-2  What is entered is counted only: nothing here ends anything, and nothing waits.
-ROSTER-3  What can still act for a call is entered with the call's key: for as long as it is, the call may yet take effect (P3).
+ROSTER-3  A thing that goes on when nobody waits for it any more is looked at whenever it is asked about, until it has ended.
+ROSTER-4  What can still act for a call is entered with the call's key: for as long as it is, the call may yet take effect (P3).
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["thread", "process", "connection", "timer", "task"]
 """A task is entered when it has not ended though it was told to."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """A thing that is under way. `call` is the key of the call that it works for, empty for none."""
 
     kind: Kind
     name: str
     call: str
-    lives: Callable[[], bool]
 
 
 class Roster:
@@ -29,17 +27,29 @@ class Roster:
 
     def __init__(self) -> None:
         self._held: dict[int, Entry] = {}
+        self._unattended: dict[int, Callable[[], bool]] = {}
         self._next = 0
 
-    def enter(self, kind: Kind, name: str, *, call: str = "", lives: Callable[[], bool] = lambda: True) -> int:
-        """Enter a thing; what comes back strikes it off. `lives` says whether it can act, where that may end unseen."""
+    def enter(self, kind: Kind, name: str, *, call: str = "") -> int:
+        """Enter a thing; what comes back strikes it off."""
         self._next += 1
-        self._held[self._next] = Entry(kind=kind, name=name, call=call, lives=lives)
+        self._held[self._next] = Entry(kind, name, call)
         return self._next
 
     def strike_off(self, entry: int) -> None:
         """It has ended; a second time changes nothing. Safe from any thread."""
         self._held.pop(entry, None)
+        self._unattended.pop(entry, None)
+
+    def leave(self, entry: int, goes_on: Callable[[], bool]) -> None:
+        """Nobody will strike it off any more: it is named for as long as `goes_on` says so, if it does at all."""
+        self._unattended[entry] = goes_on
+        self._look_at(entry)
+
+    def _look_at(self, entry: int) -> None:
+        goes_on = self._unattended.get(entry)
+        if goes_on is not None and not goes_on():
+            self.strike_off(entry)
 
     @contextmanager
     def holding(self, kind: Kind, name: str) -> Iterator[None]:
@@ -52,15 +62,17 @@ class Roster:
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """What of this kind is under way, in the order in which it began."""
-        of_kind = [(number, entry) for number, entry in list(self._held.items()) if entry.kind == kind]
-        for number, entry in of_kind:
-            if not entry.lives():
-                self.strike_off(number)
-        return tuple(entry.name for number, entry in of_kind if number in self._held)
+        return tuple(held.name for held in self._found(lambda held: held.kind == kind))
 
     def works_for(self, call: str) -> frozenset[Kind]:
         """What kinds of things can still act for a call, as far as this process knows."""
-        return frozenset(entry.kind for entry in list(self._held.values()) if entry.call == call and entry.lives())
+        return frozenset(held.kind for held in self._found(lambda held: held.call == call))
+
+    def _found(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
+        """Those that are wanted and go on."""
+        for entry in [entry for entry, held in list(self._held.items()) if wanted(held)]:
+            self._look_at(entry)
+        return [held for held in list(self._held.values()) if wanted(held)]
 
 
 ROSTER = Roster()

@@ -62,8 +62,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
     process, readers = _start(command, captures)
     exited = asyncio.ensure_future(in_daemon_thread(partial(wait_for_exit, process), name=f"wait for {process.pid}"))
     mark = mark_process(process.pid, command.call_key)
-    title = f"{command.argv[0]} (pid {process.pid})"
-    entry = ROSTER.enter("process", title, call=command.call_key, lives=lambda: is_running(mark))
+    entry = ROSTER.enter("process", f"{command.argv[0]} (pid {process.pid})", call=command.call_key)
     try:
         try:
             spawned(mark)
@@ -87,8 +86,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
             reader.close()
         if exited.done():
             process.poll()  # the zombie has kept the pid ours; now it can go
-        if not is_running(mark):
-            ROSTER.strike_off(entry)  # one that cannot be ended stays, and is named where a runtime is left
+        ROSTER.leave(entry, partial(is_running, mark))  # one that cannot be ended is named where a runtime is left
 
 
 def _start(command: Command, captures: tuple[Capture, Capture]) -> tuple["subprocess.Popen[bytes]", list[PipeReader]]:
