@@ -67,6 +67,7 @@ class Call(Generic[DepsT]):
 
     `key` is the idempotency key: equal on every re-run of the same call, distinct for every other (FACT19). `context` is the
     durable JSON of the run, `deps` the live objects of this process. `deadline` is on the monotonic clock, None if unlimited.
+    `cancelled.is_set()` says that the call is cut: a plain function, which nothing else tells, has the grace from then on to end.
     """
 
     key: str
