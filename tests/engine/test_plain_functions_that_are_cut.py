@@ -18,7 +18,10 @@ from semel.adapters.system import SystemIds
 from semel.adapters.tools import threads
 from semel.core.features import KNOWN
 from semel.engine import flight, flights
+from semel.engine.cutting import Cut
+from semel.engine.perform import Performer
 from semel.engine.resume import Ground
+from semel.ports.roster import ROSTER
 from semel.ports.tool import Reconciled
 from tests.engine.fakes import call, events_of, loop_turns, script_file
 from tests.engine.slow import StandingClock
@@ -160,6 +163,20 @@ async def test_a_runtime_that_is_left_waits_for_a_plain_function_that_ends_when_
     assert case.results() == [("completed", STOPPED)]
 
 
+async def test_canary_a_function_that_is_given_no_time_to_end_loses_what_it_returns(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "CANCEL_GRACE_SECONDS", 0)
+    case = Case(tmp_path, hand.tool())
+    async with case.runtime() as runtime:
+        run = await runtime.session("s", agent=case.agent).send("go")
+        await hand.begun.wait()
+        await case.cut("cancel", runtime)
+        await run.result()
+    (result,) = case.results()
+    assert result[0] == "unknown"
+
+
 @pytest.mark.parametrize("raised", [ValueError("no"), KeyboardInterrupt()])
 async def test_what_a_plain_function_raises_within_the_grace_is_judged_as_that_of_any_tool(
     raised: BaseException, hand: Hand, tmp_path: Path
@@ -298,6 +315,28 @@ async def test_a_call_that_outlives_its_runtime_is_unknown_and_not_left_for_the_
         await hand.begun.wait()
     assert [result[0] for result in case.results()] == ["unknown"]
     assert hand.asked == 0
+
+
+async def test_canary_a_call_that_is_left_open_while_it_runs_is_asked_about_and_told_as_one_that_never_happened(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_grace(monkeypatch)
+    case = Case(tmp_path, hand.tool(reconcile=hand.look))
+    monkeypatch.setattr(Performer, "_is_left_open", lambda self, _flight: self.cut.reason is Cut.LEAVING)
+    async with case.runtime() as runtime:
+        await runtime.session("s", agent=case.agent).send("go")
+        await hand.begun.wait()
+    assert case.results() == []
+    with monkeypatch.context() as another_process:
+        another_process.setattr(ROSTER, "works_for", lambda _call: frozenset())
+        async with case.runtime(recover="manual") as runtime:
+            run = await runtime.resume("s")
+            assert run is not None
+            assert isinstance(await run.result(), Completed)
+    hand.goes_on.set()
+    await hand.acted.wait()
+    (result,) = case.results()
+    assert result[1].startswith("Did not happen")
 
 
 @pytest.mark.parametrize("kind", KINDS)
