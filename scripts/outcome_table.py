@@ -30,6 +30,7 @@ from semel.core.outcomes import (
     RefusalReason,
     Settlement,
     completed,
+    doubted,
     lost,
     refuse,
 )
@@ -153,6 +154,7 @@ ROWS: Sequence[Row] = (
     ),
     Row("`reconcile` says happened", completed("refund 17 exists"), SAME),
     Row("`reconcile` says never", DidNotHappen(), FAILED),
+    Row("`reconcile` says never while the tool still runs", doubted(lost(LostReason.TIMEOUT, "1000 ms")), LOST),
     Row("`reconcile` says unknown", lost(LostReason.CONNECTION_LOST, "ConnectionResetError"), LOST),
     Row("the run ends before the call is sent", NeverSent(), (INTERRUPTED, INTERRUPTED, INTERRUPTED)),
     Row("a limit ends the run before the call is sent", NeverSent(outcome=Outcome.MAX_STEPS), (LIMIT, LIMIT, LIMIT)),

@@ -22,6 +22,7 @@ from semel.engine.flights import Flights
 from semel.engine.inbox import Choose
 from semel.engine.session import SessionActor
 from semel.errors import CorruptLog
+from semel.ports.roster import Roster
 from storage.logs import lineage_payload, payload
 from tests.core.machine import Machine
 from tests.core.test_recovery import times_paid_behind_a_read_that_was_given_up
@@ -30,6 +31,7 @@ from tests.engine.slow import HeldDisk
 from tests.engine.test_barrier_races import process_beside_a_sync, process_told_of_late, verdict_beside_a_return
 from tests.engine.test_hang_ups import hang_up_at_each_call, verdict_beside_a_run
 from tests.engine.test_lost_outcomes import left_with_calls_waiting, paid_when_cancelled
+from tests.engine.test_plain_functions_that_are_cut import KINDS, Case, Hand, asked_while_it_runs, short_grace
 
 
 def actor_of(runtime: Runtime) -> SessionActor:
@@ -200,3 +202,17 @@ async def test_a_runtime_that_drops_its_calls_when_it_is_left_is_caught_by_a_too
         flights.__class__ = Dropping
 
     assert isinstance(await paid_when_cancelled(tmp_path, plant), Interrupted)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_living_thread_or_task_that_is_trusted_to_have_done_nothing_is_caught_by_one_that_then_pays(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_grace(monkeypatch)
+    monkeypatch.setattr(Roster, "works_for", lambda *_: frozenset())
+    hand = Hand()
+    (result,) = await asked_while_it_runs(Case(tmp_path, KINDS[kind](hand, reconcile=hand.look)), hand)
+    assert hand.acted.is_set()
+    assert result[0] == "completed"
+    assert result[1].startswith("Did not happen")

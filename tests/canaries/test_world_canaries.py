@@ -30,6 +30,7 @@ from semel.errors import AppendRefused, KeyReuse
 from semel.faces import api
 from semel.faces.cli.simulate import build
 from semel.ports.log import Payload
+from semel.ports.roster import Roster
 from semel.testing.world import World
 
 SEEDS_MOST = 400
@@ -135,6 +136,10 @@ def living_child_is_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sessions, "end_leftovers", nobody)
 
 
+def living_call_is_trusted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Roster, "works_for", lambda *_: frozenset())
+
+
 def told_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "_is_durable", lambda *_: True)
 
@@ -215,8 +220,11 @@ def run_that_ends_because_of_its_key(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Canary:
+    """`begins` is the first seed that is tried, for what shows rarely."""
+
     plant: Patch
     breaks: set[str]
+    begins: int = 0
 
 
 NOT_DURABLE = {"I1", "I4", "I7", "I10", "named"}
@@ -239,6 +247,7 @@ CANARIES = [
     Canary(resume_sends_again, {"I3"}),
     Canary(unknown_goes_on, {"I3"}),
     Canary(living_child_is_trusted, {"I3"}),
+    Canary(living_call_is_trusted, {"I3"}, begins=250),
     Canary(told_before_it_is_durable, {"I10"}),
     Canary(state_that_is_not_the_fold, {"I7"}),
     Canary(request_that_depends_on_the_attempt, {"I4", "I8"}),
@@ -256,7 +265,7 @@ def caught(patch: pytest.MonkeyPatch, canary: Canary) -> tuple[int, tuple[str, s
     """The first seed that shows the fault, and what it breaks."""
     with patch.context() as planted:
         canary.plant(planted)
-        for seed in range(SEEDS_MOST):
+        for seed in range(canary.begins, canary.begins + SEEDS_MOST):
             breaches = World(seed, build).run().breaches
             if breaches:
                 return seed, breaches[0]

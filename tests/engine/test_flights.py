@@ -1,6 +1,7 @@
 """A call runs in one task with its tool, and whatever the tool does with that task, the run goes on by a named outcome."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -167,6 +168,30 @@ async def test_a_deaf_tool_is_named_once_for_as_long_as_it_goes_on(tmp_path: Pat
     assert runtime.stop_outcome is not None
     assert runtime.stop_outcome.deaf == ("tool look",)
     ended.set()
+    await loop_turns()
+    assert runtime.resources().none
+
+
+async def test_a_deaf_tool_that_nothing_else_holds_goes_on_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.01)
+    heard = list[str]()
+
+    async def act(_arguments: object, _call: object) -> str:
+        while not heard:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        return "late"
+
+    tool = counting("look", Effect.READ, behaviour=act, timeout_ms=10)
+    runs = Agent("a", model=script_file(tmp_path / "m.json", {"calls": [call("look")]}, {"text": "done"}), tools=[tool])
+    before = asyncio.all_tasks()
+    async with Runtime(agents=[runs], ground=ground()) as runtime:
+        assert isinstance(await (await runtime.session("s", agent=runs).send("go")).result(), Completed)
+    gc.collect()
+    assert runtime.resources().deaf == ("tool look",)
+    heard.append("now")
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
     await loop_turns()
     assert runtime.resources().none
 

@@ -15,7 +15,9 @@ import pytest
 from semel import Agent, Completed, Runtime, tool
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
+from semel.adapters.tools import threads
 from semel.core.features import KNOWN
+from semel.engine import flight
 from semel.faces.views import view_of, waiting_of
 from tests.engine.fakes import call, ground, loop_turns, script_file
 from tests.engine.programs.service import PAY_SECONDS
@@ -103,7 +105,9 @@ async def wait() -> str:
 
 
 @pytest.mark.anyio
-async def test_a_deaf_thread_is_named_and_does_not_hold_anything_up(tmp_path: Path) -> None:
+async def test_a_deaf_thread_is_named_and_does_not_hold_anything_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (flight, threads):
+        monkeypatch.setattr(module, "CANCEL_GRACE_SECONDS", 0.01)
     gate = threading.Event()
 
     @tool(effect="read", timeout=0.01)

@@ -18,10 +18,11 @@ import asyncio
 import os
 
 from semel import Agent, tool
+from semel.adapters.tools import threads
 from semel.engine import flight
 from semel.faces import own_loop
 
-flight.CANCEL_GRACE_SECONDS = own_loop.ENDING_SECONDS_MOST = 0.05
+flight.CANCEL_GRACE_SECONDS = threads.CANCEL_GRACE_SECONDS = own_loop.ENDING_SECONDS_MOST = 0.05
 if "PLANTED" in os.environ:
     own_loop._ended = lambda: asyncio.sleep(0, True)  # takes all for ended, and closes the loop as asyncio.run does
 
@@ -37,6 +38,26 @@ async def pay() -> str:
 
 
 agent = Agent("a", model="{model}", tools=[pay])
+"""
+IN_A_THREAD = (
+    AGENT.replace("async def pay() -> str:", "def pay() -> str:")
+    .replace("try:\n            await asyncio.Event().wait()", "try:\n            threading.Event().wait()")
+    .replace("import os\n", "import os\nimport threading\n")
+)
+SERVICE = """\
+import asyncio
+
+from deaf import agent
+from semel import Runtime
+
+
+async def serve() -> str:
+    async with Runtime("state", agents=[agent]) as runtime:
+        result = await (await runtime.session("s", agent=agent).send("go")).result()
+    return f"{result.reason} {runtime.stop_outcome.deaf}"
+
+
+print(asyncio.run(serve()))
 """
 SYNC = """\
 from deaf import agent
@@ -98,3 +119,10 @@ def test_canary_an_event_loop_that_waits_for_all_that_was_cancelled_never_ends(w
         process.stderr.close()
         assert process.stdout is not None
         process.stdout.close()
+
+
+def test_a_service_whose_plain_function_hears_nothing_names_its_thread_and_ends(tmp_path: Path) -> None:
+    model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done"})
+    (tmp_path / "deaf.py").write_text(IN_A_THREAD.replace("{model}", model))
+    out, err = start(["-c", SERVICE], tmp_path).communicate(timeout=EXIT_SECONDS_MOST)
+    assert (out, err) == ("interrupted ('tool pay',)\n", "")

@@ -95,18 +95,20 @@ async def test_the_processes_of_a_tool_that_is_deaf_are_ended_before_anybody_ask
 ) -> None:
     monkeypatch.setattr(flight, "CANCEL_GRACE_SECONDS", 0.05)
     happened: list[object] = []
+    ended = asyncio.Event()
     mark = ProcessMark(pid=17, started=5, boot="b", call_key="k")
 
     class Deaf(CountingTool):
         async def run(self, arguments: object, call: Call[object]) -> object:
             call.spawned(mark)
-            while not happened:
+            while not ended.is_set():
                 with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(0.01)
+                    await ended.wait()
             return "late"
 
         async def end_leftovers(self, mark: ProcessMark) -> bool:
             happened.append(mark)
+            ended.set()  # with its process the tool ends, too, so that the answer may be believed
             return True
 
         async def reconcile(self, call: Call[object]) -> Never:

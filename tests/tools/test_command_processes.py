@@ -138,9 +138,11 @@ async def test_b37_a_background_process_that_holds_the_pipe_is_not_waited_for() 
     assert len(alive(key)) == 1, "it is the command's own doing that it runs on"
     named = f"sh (pid {marks[0].pid})"
     assert named in ROSTER.names("process"), "it is named for as long as it does"
+    assert ROSTER.works_for(key) == {"process"}
     assert await holder().end_leftovers(marks[0])
     assert alive(key) == {}
     assert named not in ROSTER.names("process"), "and no longer"
+    assert not ROSTER.works_for(key)
 
 
 class HeldClock(SystemClock):

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -242,46 +241,6 @@ async def test_cancelling_reaches_an_async_function_and_goes_on() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == ["cancelled"]
-
-
-async def test_cancelling_abandons_a_sync_function_that_hears_nothing() -> None:
-    loop, started, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-
-    @tool
-    def deaf() -> None:
-        loop.call_soon_threadsafe(started.set)
-        release.wait()
-
-    task = asyncio.create_task(deaf.run({}, a_call()))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    release.set()
-
-
-def test_a_deaf_function_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
-    script = tmp_path / "deaf.py"
-    script.write_text(
-        "import asyncio, sys, threading\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from tool_support import a_call\n"
-        "from semel.adapters.tools.function import tool\n"
-        "started = threading.Event()\n"
-        "@tool\n"
-        "def deaf() -> None:\n"
-        "    started.set()\n"
-        "    threading.Event().wait()\n"
-        "async def main():\n"
-        "    task = asyncio.create_task(deaf.run({}, a_call()))\n"
-        "    await asyncio.to_thread(started.wait)\n"
-        "    task.cancel()\n"
-        "    await asyncio.gather(task, return_exceptions=True)\n"
-        "asyncio.run(main())\n"
-        "print('ended')\n"
-    )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
 class Weird(BaseException):

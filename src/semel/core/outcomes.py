@@ -155,6 +155,7 @@ _HELD_CLOSED = {
 }
 _SILENT = "the tool failed and said nothing"
 _VERIFY = "It may have taken effect. Verify before doing it again."
+_STILL_RUNNING = "the outside says that it never took effect, but it was still running when that was asked"
 _DID_NOT_HAPPEN = "Did not happen: no result was recorded, and the outside confirms that the call never took effect."
 
 
@@ -215,6 +216,11 @@ def lost(reason: LostReason, detail: str = "") -> SentButOutcomeUnknown:
     """An unknown outcome in the fixed words of its reason; `detail` says more, such as how long was waited."""
     more = _bounded(detail)
     return SentButOutcomeUnknown(text=f"{_LOST[reason]} ({more})" if more else _LOST[reason], reason=reason)
+
+
+def doubted(unknown: SentButOutcomeUnknown) -> SentButOutcomeUnknown:
+    """What stays of a call of which the outside says that it never happened, while something of it still runs and may do it."""
+    return SentButOutcomeUnknown(text=f"{unknown.text}; {_STILL_RUNNING}", reason=unknown.reason)
 
 
 def refuse(reason: RefusalReason, detail: str = "") -> Refusal:

@@ -10,10 +10,7 @@ from semel.core.values import JSON, Effect
 from semel.engine.deaf import abandon
 from semel.engine.media import Gave, outcome_of
 from semel.errors import need
-from semel.ports.tool import Deferred, Done, Held
-
-CANCEL_GRACE_SECONDS = 5.0
-"""How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
+from semel.ports.tool import CANCEL_GRACE_SECONDS, Deferred, Done, Held
 
 Gives = JSON | Done | Deferred | Held
 """What a tool returns."""
@@ -94,7 +91,7 @@ class Flight:
         """Wait for its tool no longer, which is deaf."""
         self.abandoned = True
         if self._tool is not None:
-            abandon(self._tool, f"tool {self.spec.name}")
+            abandon(self._tool, f"tool {self.spec.name}", call=self.call.planned.call_key)
             self._tool = None
 
     def drop(self) -> None:

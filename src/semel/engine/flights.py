@@ -26,10 +26,11 @@ from semel.core.policy import Policy
 from semel.core.state import CallState, Run, Session, Step
 from semel.engine.cutting import Cut
 from semel.engine.deaf import abandon
-from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, Flight
+from semel.engine.flight import Back, Flight
 from semel.engine.perform import Performer
 from semel.engine.waiting import Bell
 from semel.errors import need
+from semel.ports.tool import CANCEL_GRACE_SECONDS
 
 
 class Flights:

@@ -23,6 +23,7 @@ from semel.core.outcomes import (
     SentButOutcomeUnknown,
     Settlement,
     describe,
+    doubted,
     lost,
     settle,
 )
@@ -36,14 +37,15 @@ from semel.engine.barrier import Barrier
 from semel.engine.cutting import Cut, CutSignal
 from semel.engine.deaf import abandon
 from semel.engine.feed import Feed, Live
-from semel.engine.flight import CANCEL_GRACE_SECONDS, Back, CameTo, Flight
+from semel.engine.flight import Back, CameTo, Flight
 from semel.engine.hooks import Asker
 from semel.engine.kit import Kit
 from semel.engine.line import Line
 from semel.engine.media import Gave, Loading, kept, outcome_of
 from semel.errors import InvariantBroken, StoreError
 from semel.ports.model import Answer, Exchange, ModelFailed, Request
-from semel.ports.tool import Call, Deferred, Held, Never, ProcessMark, ToolPort
+from semel.ports.roster import ROSTER
+from semel.ports.tool import CANCEL_GRACE_SECONDS, Call, Deferred, Held, Never, ProcessMark, ToolPort
 from semel.ports.tool import Happened as DidHappen
 from semel.ports.world import Clock
 
@@ -157,11 +159,20 @@ class Performer:
             return back
         if flight.timed_out:
             return lost(LostReason.TIMEOUT, f"{flight.spec.timeout_ms} ms")
-        if self.cut.reason is Cut.LEAVING:
+        if self._is_left_open(flight):
             return None
         if self.cut.reason is Cut.CANCELLED:
             return lost(LostReason.CANCELLED, Cut.CANCELLED.value)
-        return lost(LostReason.TIMEOUT, Cut.TIME_UP.value)
+        return lost(LostReason.TIMEOUT, (self.cut.reason or Cut.TIME_UP).value)
+
+    def _is_left_open(self, flight: Flight) -> bool:
+        """Whether a call that is lost stays open in the log, for a resume to find out about.
+
+        Not a once call for which something still works here: the next process cannot know that, and would believe an answer
+        which that makes wrong.
+        """
+        once = flight.spec.effect is Effect.ONCE
+        return self.cut.reason is Cut.LEAVING and not (once and ROSTER.works_for(flight.call.planned.call_key))
 
     def waits(self, flight: Flight, back: CameTo | None) -> bool:
         """Whether more has to be waited for before what came back is settled: an answer about the call, files, hooks."""
@@ -176,7 +187,7 @@ class Performer:
         """
         if flight.asks and isinstance(back, SentButOutcomeUnknown):
             back = await self._reconciled(flight, back)
-            if isinstance(back, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
+            if isinstance(back, SentButOutcomeUnknown) and self._is_left_open(flight):
                 return None
         if isinstance(back, Gave):
             back = await self._kept(flight.run, back)
@@ -215,7 +226,7 @@ class Performer:
     async def reconcile(self, flight: Flight) -> Settlement | None:
         """Ask what became of a call that a dead process left behind; it is not sent."""
         happening = await self._reconciled(flight, lost(LostReason.CRASHED))
-        if isinstance(happening, SentButOutcomeUnknown) and self.cut.reason is Cut.LEAVING:
+        if isinstance(happening, SentButOutcomeUnknown) and self._is_left_open(flight):
             return None
         settled = settle(flight.spec.effect, await self._kept(flight.run, happening), after_crash=True)
         return await self._hooked(flight, _bounded(settled, flight.run))
@@ -305,15 +316,21 @@ class Performer:
         return happening
 
     async def _reconciled(self, flight: Flight, unknown: SentButOutcomeUnknown) -> Happening | Gave:
-        """What the outside says of the call; what it cannot say, in time or at all, stays unknown."""
+        """What the outside says of the call; what it cannot say, in time or at all, stays unknown.
+
+        That it never happened is not believed where something could still act for the call when that was asked: it may yet come.
+        That it did happen is believed: nothing that comes later undoes it, and the call is not sent again.
+        """
         tool = self.kit.tools.get(flight.spec.name)
-        if tool is None:
-            return unknown  # a run that is closed without its agent
+        if tool is None or self.cut.leaving.done():
+            return unknown  # a run that is closed without its agent, or a process that asks nothing any more
+        works = ROSTER.works_for(flight.call.planned.call_key)
         asking = asyncio.ensure_future(_answer(tool, self.line.call(flight, asyncio.Event())))
         timer = asyncio.ensure_future(self.clock.sleep(flight.run.limits.reconcile_ms / 1000))
         try:
             await asyncio.wait((asking, timer, self.cut.leaving), return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() or unknown if asking.done() else unknown
+            found = asking.result() or unknown if asking.done() else unknown
+            return doubted(unknown) if works and isinstance(found, DidNotHappen) else found
         finally:
             timer.cancel()
             asking.cancel()

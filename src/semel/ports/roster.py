@@ -3,28 +3,37 @@
 ROSTER-1  A thing is entered before it can do anything, and struck off when it has ended; a thing that cannot be ended stays.
 ROSTER-2  What is entered is counted only: nothing here ends anything, and nothing waits.
 ROSTER-3  A thing that goes on when nobody waits for it any more is looked at whenever it is asked about, until it has ended.
+ROSTER-4  What can still act for a call is entered with the call's key: for as long as it is, the call may yet take effect (P3).
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["thread", "process", "connection", "timer", "task"]
 """A task is entered when it has not ended though it was told to."""
 
 
+class Entry(NamedTuple):
+    """A thing that is under way. `call` is the key of the call that it works for, empty for none."""
+
+    kind: Kind
+    name: str
+    call: str
+
+
 class Roster:
-    """The names of what is under way, by kind."""
+    """The names of what is under way, by kind, and which call it works for."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[Kind, str]] = {}
+        self._held: dict[int, Entry] = {}
         self._unattended: dict[int, Callable[[], bool]] = {}
         self._next = 0
 
-    def enter(self, kind: Kind, name: str) -> int:
+    def enter(self, kind: Kind, name: str, *, call: str = "") -> int:
         """Enter a thing; what comes back strikes it off."""
         self._next += 1
-        self._held[self._next] = (kind, name)
+        self._held[self._next] = Entry(kind, name, call)
         return self._next
 
     def strike_off(self, entry: int) -> None:
@@ -53,9 +62,17 @@ class Roster:
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """What of this kind is under way, in the order in which it began."""
-        for entry in [entry for entry, (found, _) in list(self._held.items()) if found == kind]:
+        return tuple(held.name for held in self._found(lambda held: held.kind == kind))
+
+    def works_for(self, call: str) -> frozenset[Kind]:
+        """What kinds of things can still act for a call, as far as this process knows."""
+        return frozenset(held.kind for held in self._found(lambda held: held.call == call))
+
+    def _found(self, wanted: Callable[[Entry], bool]) -> list[Entry]:
+        """Those that are wanted and go on."""
+        for entry in [entry for entry, held in list(self._held.items()) if wanted(held)]:
             self._look_at(entry)
-        return tuple(name for found, name in list(self._held.values()) if found == kind)
+        return [held for held in list(self._held.values()) if wanted(held)]
 
 
 ROSTER = Roster()

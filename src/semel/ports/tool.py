@@ -6,6 +6,8 @@ TOOL-3  Cancelling `run` leaves no process of the call running.
 TOOL-4  `reconcile` asks what became of a key and never acts.
 TOOL-5  `end_leftovers` ends what a dead runtime left running for a call, identified by pid and start time, never by pid
         alone, and by its key where nothing else is known of it.
+TOOL-6  A `run` that is cancelled has CANCEL_GRACE_SECONDS to end: what it returns or raises within them is its outcome. Whatever
+        can still act for the call behind its end is entered in `ports.roster` with the key of the call.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,8 @@ from semel.errors import ToolFailed
 DepsT = TypeVar("DepsT")
 UNIX_SECONDS_END = 2**53 / 1000
 """Where milliseconds stop being whole numbers in JSON."""
+CANCEL_GRACE_SECONDS = 5.0
+"""How long a cancelled tool may take to end before it is abandoned and its outcome is unknown (Q13)."""
 
 
 class ProcessMark(Frozen, frozen=True, kw_only=True):
@@ -63,6 +67,7 @@ class Call(Generic[DepsT]):
 
     `key` is the idempotency key: equal on every re-run of the same call, distinct for every other (FACT19). `context` is the
     durable JSON of the run, `deps` the live objects of this process. `deadline` is on the monotonic clock, None if unlimited.
+    `cancelled.is_set()` says that the call is cut: a plain function, which nothing else tells, has the grace from then on to end.
     """
 
     key: str

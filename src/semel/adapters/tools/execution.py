@@ -62,7 +62,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
     process, readers = _start(command, captures)
     exited = asyncio.ensure_future(in_daemon_thread(partial(wait_for_exit, process), name=f"wait for {process.pid}"))
     mark = mark_process(process.pid, command.call_key)
-    entry = ROSTER.enter("process", f"{command.argv[0]} (pid {process.pid})")
+    entry = ROSTER.enter("process", f"{command.argv[0]} (pid {process.pid})", call=command.call_key)
     try:
         try:
             spawned(mark)

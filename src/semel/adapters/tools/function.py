@@ -1,5 +1,6 @@
 """A Python function as a tool (design 6 and 11)."""
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,7 +8,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 from semel.adapters.tools.declaration import EffectName, declare
 from semel.adapters.tools.signature import Signature, to_json
-from semel.adapters.tools.threads import in_daemon_thread
+from semel.adapters.tools.threads import in_daemon_thread, in_thread_of_call
 from semel.core.outcomes import describe, result_text
 from semel.core.rules import Rule, ask_rule
 from semel.core.values import JSON, Effect, ToolSpec
@@ -35,8 +36,9 @@ Asks = Callable[[Any], bool]
 class FunctionTool(ToolPort):
     """A function that a model may call; also callable as the function it was, for tests of it.
 
-    An async function runs on the event loop; any other runs in a daemon thread, so that one that is deaf to cancellation
-    cannot hold the process back. A value that JSON cannot carry is an error of a call that did run (T19).
+    An async function runs on the event loop. Any other runs in a daemon thread, so that a deaf one cannot hold the process back:
+    it hears of a cancel by `call.cancelled`, and is waited for up to the grace (Q13). A value that JSON cannot carry is an
+    error of a call that did run (T19).
     """
 
     ask_rule: Rule | None = None
@@ -62,7 +64,8 @@ class FunctionTool(ToolPort):
     async def run(self, arguments: dict[str, JSON], call: Call[Any]) -> JSON | Done | Deferred | Held:
         """Call the function. Returns text, Done of text, Deferred or Held; raises what it raised, SystemExit as RuntimeError."""
         bound = self._signature.bind(arguments, call)
-        value = await _call(functools.partial(self._function, **bound), self._spec.name, on_loop=self._on_loop)
+        act = functools.partial(self._function, **bound)
+        value = await _call(act, self._spec.name, on_loop=self._on_loop, serves=call)
         if isinstance(value, (Deferred, Held)):
             return value
         return Done(value=_shown(value.value)) if isinstance(value, Done) else _shown(value)
@@ -157,18 +160,33 @@ def _refuse_unknown(declared: Mapping[str, object]) -> None:
         raise TypeError(f"tool() takes no {unknown[0]!r}; it takes {', '.join(Declared.__annotations__)}")
 
 
-async def _call(function: Callable[[], Any], name: str, *, on_loop: bool) -> Any:
+async def _call(function: Callable[[], Any], name: str, *, on_loop: bool, serves: Call[Any] | None = None) -> Any:
     """Call it where it belongs: an async function on the loop, any other in a thread.
 
-    SystemExit becomes RuntimeError: from within a task it would end the event loop (B07).
+    What acts `serves` a call, whose cancel it is given time to hear. SystemExit becomes RuntimeError: from within a task it would
+    end the event loop (B07).
     """
     try:
         if on_loop:
             return await function()
-        value = await in_daemon_thread(function, name=f"tool {name}")
+        if serves is None:
+            value = await in_daemon_thread(function, name=f"tool {name}")
+        else:
+            value = await in_thread_of_call(function, name=f"tool {name}", call=serves.key)
+            if serves.cancelled is not None and serves.cancelled.is_set():
+                _refuse_to_await(value)
         return await value if inspect.isawaitable(value) else value
     except SystemExit as error:
         raise RuntimeError(f"the tool called sys.exit({error.code!r})") from error
+
+
+def _refuse_to_await(value: Any) -> None:
+    """What a plain function returns to be awaited is not begun behind the cancel of its call. Raises CancelledError then."""
+    if inspect.isawaitable(value):
+        drop = getattr(value, "close", None) or getattr(value, "cancel", None)  # a coroutine's, or a future's
+        if drop is not None:
+            drop()
+        raise asyncio.CancelledError
 
 
 def _shown(value: Any) -> JSON:

@@ -43,6 +43,8 @@ DEEDS = (
     _spec("ship", interruptible=False),
     _spec("step", sequential=True, reconciles=True),
 )
+LOOKS_ONLY = frozenset({"mail"})
+"""Those whose receiver can say that nothing has come, and cannot keep it from coming."""
 CHILDREN = (
     _spec("deploy", timeout=30, reconciles=True),
     _spec("build", Effect.IDEMPOTENT),
@@ -53,7 +55,7 @@ PROMISES = (_spec("delegate"), _spec("order"))
 def cast_tools(fate: Fate, witness: Witness, children: Children, clock: Clock) -> Sequence[ToolPort]:
     """A tool of each kind; their actions are the witness's to see."""
     dice = fate.dice("deeds")
-    deeds = [Deed(spec, dice, witness) for spec in DEEDS]
+    deeds = [Deed(spec, dice, witness, closes=spec.name not in LOOKS_ONLY) for spec in DEEDS]
     held, deferred = PROMISES
     promises = [Promise(held, dice, witness, clock), Promise(deferred, dice, witness, None)]
     return [*deeds, *promises, *(ChildTool(spec, dice, witness, children) for spec in CHILDREN)]

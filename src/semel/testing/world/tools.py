@@ -113,9 +113,9 @@ async def _deaf(seconds: float) -> None:
 class Deed(ToolPort):
     """A tool of the cast: it takes a while, acts, takes another while, and answers. It knows what became of a key."""
 
-    def __init__(self, spec: ToolSpec, dice: Random, witness: Witness) -> None:
-        """What acts is the witness's to see."""
-        self._spec, self._dice, self._witness = spec, dice, witness
+    def __init__(self, spec: ToolSpec, dice: Random, witness: Witness, *, closes: bool = True) -> None:
+        """What acts is the witness's to see. Without `closes`, what comes behind the answer that it never did takes effect."""
+        self._spec, self._dice, self._witness, self._closes = spec, dice, witness, closes
 
     @property
     def spec(self) -> ToolSpec:
@@ -132,9 +132,9 @@ class Deed(ToolPort):
         return {"did": call.tool, "n": arguments.get("n")}
 
     async def reconcile(self, call: Call[Any]) -> Reconciled:
-        """The truth, or that it cannot be told. A key that is told never to have happened is closed."""
+        """The truth, or that it cannot be told."""
         await self._while()
-        return answer_of(self._witness, call.key, self._dice)
+        return answer_of(self._witness, call.key, self._dice, closes=self._closes)
 
     async def end_leftovers(self, mark: ProcessMark) -> bool:
         """A function dies with its process."""
@@ -145,13 +145,14 @@ class Deed(ToolPort):
             await asyncio.sleep(self._dice.choice((0.0, 0.001, 0.1, 2.0)) * self._dice.random())
 
 
-def answer_of(witness: Witness, key: str, dice: Random) -> Reconciled:
-    """What the outside says of a key."""
+def answer_of(witness: Witness, key: str, dice: Random, *, closes: bool = True) -> Reconciled:
+    """What the outside says of a key. One that is told never to have happened is closed, if the outside can do that."""
     if dice.random() < 0.25:
         return StillUnknown()
     if witness.acted[key]:
         return Happened(output="it did")
-    witness.never.add(key)
+    if closes:
+        witness.never.add(key)
     return Never()
 
 
