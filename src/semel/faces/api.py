@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from semel import wiring
-from semel.core.decide import known_delivery, route
 from semel.core.decide import resolve as decide_verdict
-from semel.core.effects import Message, Resolve, Send
+from semel.core.effects import Resolve, Send
 from semel.core.records import Delivery, LateKind, Verdict
 from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
@@ -23,26 +22,26 @@ from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit
+from semel.engine.outside import Prepared
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
 from semel.errors import ApprovalClosed, SemelError, SessionBusy, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
 from semel.faces.answering import answer_others
 from semel.faces.asking import (
-    RouteChanged,
     approval_of,
     cancel_of,
     checked_approval,
     checked_cancel,
     checked_result,
     checked_stop,
-    message_of,
     result_of,
     retract_of,
     stop_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
-from semel.faces.files import Files, attached, check_files
+from semel.faces.delivering import Delivering
+from semel.faces.files import Files, attached
 from semel.faces.handles import SessionHandle
 from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
@@ -176,43 +175,19 @@ class Runtime:
         text, key, context = checked_delivery(text, self.new_key() if key is None else key, context)
         beside = attached(files)
 
-        async def build(*, starts: bool) -> tuple[Send, Kit]:
-            command, kit = await self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts, starts=starts)
-            check_files(beside.parts, kit.model.bundle)
-            return command, kit
-
-        try:
-            built = await build(starts=delivery is None)
-        except SemelError:
-            if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
-                raise
-            built = None
-
-        async def begin(actor: SessionActor) -> str:
-            while True:
-                known = known_delivery(actor.state, key, text, context, delivery or "send", parts=beside.parts)
-                if known is not None:
-                    if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
-                        await self._keeper.carry_on(actor)
-                    return known
-                starts = delivery is None or route(actor.state, delivery) == "send"
-                whole = delivery is None or not starts  # a delivery is built without asking sources, which a run needs
-                command, kit = built if built and whole else await build(starts=starts)
-                await actor.keep(beside.contents)
-                if delivery is None or starts:
-                    return await actor.send(command, kit)
-                message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context, parts=beside.parts)
-                try:
-                    message = await actor.prepared(message, kit)
-                    await self._keeper.ask(actor, message_of(message))
-                except RouteChanged:
-                    continue
-                return actor.state.keys[key].run_id
-
-        if delivery is not None:
-            handle = await self._keeper.enter(session, begin, agent.output)
-        else:
-            handle = await self._keeper.behind_open_run(session, begin, agent.output, key=key)
+        coming = Delivering(
+            keeper=self._keeper, agent=agent, text=text, key=key, context=context, delivery=delivery, beside=beside
+        )
+        async with self._keeper.deliveries.of((session, key)):  # tried again meanwhile, it is answered by its key, not by hooks
+            if delivery is not None:
+                handle = await self._keeper.enter(session, coming.into, agent.output)
+                return need(handle, "a message has a run")
+            try:
+                await coming.build(starts=True)
+            except SemelError:
+                if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
+                    raise
+            handle = await self._keeper.behind_open_run(session, coming.into, agent.output, key=key)
         return need(handle, "a message has a run")
 
     async def retract(self, session: str, key: str, *, by: str | None = None) -> None:
@@ -317,10 +292,10 @@ class Runtime:
             return None
         self.check_open_run(item.session)
 
-        key = f"continue:{command.call_key}"
+        key, prepared = f"continue:{command.call_key}", Prepared[tuple[Send, Kit]]()
 
         async def begin(actor: SessionActor) -> str:
-            run_id = await self._continue(actor, command, item.call.run_id, key)
+            run_id = await self._continue(actor, command, item.call.run_id, key, prepared)
             if actor.state.run is not None and actor.state.run.run_id == run_id:
                 await self._keeper.carry_on(actor)  # an equal verdict again, behind a death in the run that it began
             return run_id
@@ -335,9 +310,11 @@ class Runtime:
         check_known(self._ground.store, session)
         self.check_open_run(session)
 
+        start_next = self._keeper.starter(go_on=go_on)
+
         async def begin(actor: SessionActor) -> str | None:
             run_id = await self._keeper.carry_on(actor)
-            if run_id is None and await self._keeper.start_next(actor, go_on=go_on):
+            if run_id is None and await start_next(actor):
                 return actor.state.newest
             return run_id
 
@@ -359,10 +336,13 @@ class Runtime:
         """See `SessionHandle.events`."""
         return events_behind(self._ground.store, session, after)
 
-    async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
+    async def _continue(
+        self, actor: SessionActor, command: Resolve, run_id: str, key: str, prepared: Prepared[tuple[Send, Kit]]
+    ) -> str:
         ended = actor.state.ended.get(run_id)
         if ended is None:
             raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
-        agent = self._keeper.crew.agent_of(ended.agent, actor.state.session)
-        go_on, kit = await self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
+        agent, context = self._keeper.crew.agent_of(ended.agent, actor.state.session), ended.context
+        new_run = self._keeper.crew.new_run
+        go_on, kit = await prepared.take(key, lambda: new_run(agent, CONTINUE_INPUT, key, context), slow=bool(agent.sources()))
         return await actor.resolve_and_continue(command, go_on, kit)
