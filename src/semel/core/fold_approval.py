@@ -21,6 +21,7 @@ def apply_to_approval(state: Session, logged: Position, record: ApprovalRecord) 
             approvals = _asked(state, logged, step, record)
         case ApprovalResolved():
             approvals = _resolved(state, logged, step, record)
+            state = replace(state, decisions=state.decisions + 1)
         case _:
             assert_never(record)
     return with_step(state, replace(step, approvals=approvals))

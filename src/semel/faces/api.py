@@ -49,9 +49,11 @@ from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
 from semel.faces.views import (
     InboxItem,
+    WaitingCall,
     answered_approval,
     check_known,
     events_behind,
+    find_asked,
     find_call,
     find_waiting_call,
     inbox_of,
@@ -153,7 +155,7 @@ class Runtime:
         await stop.asked
 
     def inbox(self) -> list[InboxItem]:
-        """All calls whose outcome is unknown, over all sessions."""
+        """All calls whose outcome is unknown, over all sessions. It may read many logs, so a service asks in a thread."""
         return list(inbox_of(self._ground.store))
 
     def new_key(self) -> str:
@@ -239,28 +241,27 @@ class Runtime:
 
         A run that waited for it goes on by itself; else the session's next request has it. Raises UnknownCall, KeyReuse.
         """
-        found = find_waiting_call(self._ground.store, call)
+        found = await asyncio.to_thread(find_waiting_call, self._ground.store, call)
         command = checked_result(found.call.call_key, text, is_error=is_error, kind=kind, event_id=event_id)
         return await self._keeper.tell(found.session, lambda _: result_of(command))
 
     async def _decide(
         self, call: str, decision: str, *, by: str | None, arguments: str | None, note: str | None
     ) -> RunHandle[Any] | None:
-        try:
-            found = find_waiting_call(self._ground.store, call)
-        except UnknownCall as error:
-            self._check_answered(call, decision, arguments, error)
-            return None  # the same answer again, of a run that went on since
-        command = checked_approval(found.call.call_key, decision, by=by, arguments=arguments, note=note)
-        return await self._keeper.tell(found.session, lambda actor: approval_of(command, actor.policy))
-
-    def _check_answered(self, call: str, decision: str, arguments: str | None, unknown: UnknownCall) -> None:
-        """Raises ApprovalClosed for another answer than the one that stands, and `unknown` where there is none."""
-        found = answered_approval(self._ground.store, call)
-        if found is None:
-            raise unknown
+        found = await asyncio.to_thread(find_asked, self._ground.store, call)
+        if isinstance(found, WaitingCall):
+            key, session = found.call.call_key, found.session
+            command = checked_approval(key, decision, by=by, arguments=arguments, note=note)
+            try:
+                return await self._keeper.tell(session, lambda actor: approval_of(command, actor.policy))
+            except UnknownCall:  # it may have been answered since it was found, and its run have gone on
+                stands = await asyncio.to_thread(answered_approval, self._ground.store, key, [session])
+                if stands is None:
+                    raise
+                found = stands
         if (found.decision, found.args) != (decision, arguments):
             raise ApprovalClosed(f"call {found.call_key} was {found.decision}; an answer stands")
+        return None
 
     async def resolve(
         self,
@@ -276,9 +277,10 @@ class Runtime:
 
         An equal verdict again changes nothing. Raises UnknownCall, VerdictConflict, SessionBusy.
         """
-        item = find_call(self._ground.store, call)
+        item = await asyncio.to_thread(find_call, self._ground.store, call)
         command = checked_verdict(item.call.call_key, verdict, by=by, output=output, note=note)
-        new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
+        view = await asyncio.to_thread(view_of, self._ground.store, item.session)
+        new = decide_verdict(view.state, command)  # refuses before the lease is taken
         if not new and not go_on:
             return None
 
