@@ -50,7 +50,7 @@ def _asked(state: Session, logged: Position, step: Step, record: ApprovalRequest
         raise contradiction(
             state, logged, Reason.TOOL_CALL_MISMATCH, f"a person is asked about other arguments of call {record.ordinal}"
         )
-    return (*step.approvals, Approval(asked=record))
+    return (*step.approvals, Approval(asked=record, at=logged.seq))
 
 
 def _resolved(state: Session, logged: Position, step: Step, record: ApprovalResolved) -> tuple[Approval, ...]:
