@@ -66,6 +66,26 @@ async def test_a_deferred_call_goes_on_at_once_and_its_result_is_told_in_the_nex
     assert len([text for text in texts(on) if "It is here." in text]) == 1
 
 
+async def test_the_same_result_by_the_same_handle_changes_nothing_and_another_is_refused(on: Ground, tmp_path: Path) -> None:
+    agent = holding(tmp_path, Deferred("order-7", "It is on its way."))
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        await (await session.send("go")).result()
+        for round_ in range(2):
+            answered = await session.deliver("order-7", "It is here.")
+            head = len(types_of(on))
+            assert await session.deliver("order-7", "It is here.") == answered
+            with pytest.raises(KeyReuse):
+                await session.deliver("order-7", "It is lost.")
+            for other in ("order", "order-77"):  # a handle is named whole
+                with pytest.raises(UnknownCall):
+                    await session.deliver(other, "It is here.")
+            assert len(types_of(on)) == head
+            if round_ == 0:
+                await (await session.send("and?")).result()
+    assert types_of(on).count("late_result") == 1
+
+
 @pytest.mark.parametrize("how", ["now", "step_boundary", "stop"])
 async def test_a_run_that_waits_for_a_held_call_is_ended_at_once(how: str, on: Ground, tmp_path: Path) -> None:
     agent = holding(tmp_path, Held())

@@ -217,7 +217,8 @@ def waiting_calls(store: SessionStore) -> Iterator[WaitingCall]:
 def find_waiting_call(store: SessionStore, prefix: str) -> WaitingCall:
     """The one call that waits for somebody and whose key starts like this. Raises UnknownCall for none, or several.
 
-    A deferred call is found by its whole handle, too; one that was answered is found again, so that an answer can be repeated.
+    A deferred call is found by its whole handle, too. One that was answered is found again by either, so that an answer can be
+    repeated.
     """
     found, _ = _named(store, prefix)
     if found is None:
@@ -259,14 +260,16 @@ def _named(store: SessionStore, prefix: str) -> tuple[WaitingCall | None, list[s
     found: list[WaitingCall] = []
     answered: list[str] = []
     for session, glance in _glances(store):
-        found += [
-            one for one in _waiting_in(session, glance) if one.call.call_key.startswith(prefix) or one.call.handle == prefix
-        ]
+        found += [one for one in _waiting_in(session, glance) if _is_named(one.call, prefix)]
         answered += [session] if glance.answers else []
-    found = found or [one for one in _answered_calls(store, answered) if one.call.call_key.startswith(prefix)]
+    found = found or [one for one in _answered_calls(store, answered) if _is_named(one.call, prefix)]
     if len(found) > 1:
         raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
     return (found[0] if found else None), answered
+
+
+def _is_named(call: OpenCall, name: str) -> bool:
+    return call.call_key.startswith(name) or call.handle == name
 
 
 def _no_such(prefix: str) -> NoSuchCall:
