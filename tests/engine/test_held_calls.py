@@ -146,6 +146,41 @@ async def test_a_held_call_that_is_not_delivered_in_time_is_given_up_and_the_run
     assert result["kind"] == "expired"
 
 
+async def test_a_result_behind_the_deadline_is_told_whose_result_stands_and_what_to_do_with_the_real_one(tmp_path: Path) -> None:
+    clock = StandingClock()
+    on = disk_ground(tmp_path / "s", clock=clock)
+    agent = holding(tmp_path, Held(until=clock.now_ms() / 1000 + 3600))
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        paused = await (await session.send("go", key="k")).result()
+        assert isinstance(paused, Paused)
+        clock.advance(3601)
+        for _ in range(50):
+            await loop_turns()
+        assert isinstance(await (await session.send("go", key="k")).end(), Completed)
+        head, key = len(types_of(on)), str(paused.waits[0].call_key)
+        for _ in range(2):
+            with pytest.raises(KeyReuse, match=r"semel's own word that none came.* send it as a message: `semel send`"):
+                await session.deliver(key, "The parcel is here.")
+        assert len(types_of(on)) == head
+        assert isinstance(await (await session.send("The parcel is here.")).result(), Completed)
+
+
+async def test_a_result_that_somebody_delivered_is_not_called_semels_own(tmp_path: Path) -> None:
+    """Negative control: also where he said that the call had expired."""
+    on, agent = ground(), holding(tmp_path, Held())
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        paused = await (await session.send("go")).result()
+        assert isinstance(paused, Paused)
+        key = str(paused.waits[0].call_key)
+        ended = await session.deliver(key, "The bank has dropped it.", is_error=True, kind="expired")
+        assert ended is not None
+        await ended.result()
+        with pytest.raises(KeyReuse, match="was given another result before; the first one stands"):
+            await session.deliver(key, "The parcel is here.")
+
+
 async def test_a_runtime_that_starts_behind_the_deadline_of_a_held_call_goes_on_by_itself(tmp_path: Path) -> None:
     clock = StandingClock()
     on = disk_ground(tmp_path / "s", clock=clock)
