@@ -75,8 +75,9 @@ class Runtime:
     again when something is due, or when another process has answered or has given back what it held; "manual" leaves that to
     `resume`; "never" also leaves it to others to go on behind what is asked of a run that nobody carries: it is only recorded.
     On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
-    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
-    block other processes of this user can ask for what concerns the sessions that are held; `unreachable` says why they cannot.
+    finished stays open for a resume. A call of a tool with `interruptible=False` is waited for, however long it takes. `diary`
+    tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can
+    ask for what concerns the sessions that are held; `unreachable` says why they cannot.
     """
 
     def __init__(
@@ -147,8 +148,9 @@ class Runtime:
     async def until_stopped(self) -> None:
         """Wait for SIGINT or SIGTERM, then return, so that the block is left in good order; a second one leaves at once.
 
-        For the main thread of a service. On leaving, calls under way get `drain_seconds` to come back and are recorded; what
-        has not come back by then is handed over to the next process.
+        For the main thread of a service. On leaving, calls under way get `drain_seconds` to come back and are recorded. Those
+        that have not by then are interrupted, and what is still not known is handed over to the next process; a call of a tool
+        with `interruptible=False` is waited for, however long it takes.
         """
         stop = Stop()
         stop.listen()  # until the process ends: the second signal may come while the block is being left
