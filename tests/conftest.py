@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import canary, network, notrun
+from tests.support import canary, network, notrun, underway
 
 PROOF_COUNT = pytest.StashKey[int]()
 SHOWN: list[str] = []
@@ -24,6 +24,14 @@ def stays_on_this_machine() -> Iterator[None]:
     yield
     strays = network.take_strays()
     assert not strays, f"tests talk to this machine only: {strays}"
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_under_way() -> Iterator[None]:
+    """Fails a test behind which a thread, a process, a connection or a deaf task goes on, which a later one would find."""
+    yield
+    left = underway.take_left()
+    assert not left, f"the test has ended, and these go on: {left}"
 
 
 @pytest.fixture(autouse=True)

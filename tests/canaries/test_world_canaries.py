@@ -15,7 +15,7 @@ from semel.adapters.file.root import Place
 from semel.adapters.file.writer import FileWriter
 from semel.core import decide as deciding
 from semel.core import outcomes, reading, settle
-from semel.core.effects import Decision, UnderWay
+from semel.core.effects import Decision
 from semel.core.frame import Frame
 from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
@@ -206,7 +206,7 @@ def attempt_that_takes_up_what_came_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def stop_that_is_told_and_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(api, "stop_of", lambda _command: lambda _state, under_way: Decision(doubt=UnderWay.doubt_of(under_way)))
+    patch.setattr(api, "stop_of", lambda _command: lambda _state, _under_way: Decision())
 
 
 def run_that_ends_because_of_its_key(patch: pytest.MonkeyPatch) -> None:

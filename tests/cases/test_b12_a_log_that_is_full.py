@@ -105,7 +105,7 @@ def test_b12_a_full_session_still_takes_its_close_out_a_cancel_and_a_verdict() -
     d.seal()
     for key in keys:
         said = Resolve(call_key=key, verdict="happened", by="x" * 60, output="y" * 500, note="z" * 500)
-        d._do(Decision(records=resolve(d.state, said)), keep=True)
+        d._do(Decision(records=resolve(d.state, said)))
     assert not d.state.unknown
     assert d.state.ended[d.state.newest or ""].reason == "cancelled"
     assert d.used <= d.ceiling_bytes

@@ -65,6 +65,7 @@ from semel.core.policy import Policy, allow_all
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, Record
 from semel.core.recover import recover
+from semel.core.standing import still_doubtful
 from semel.core.state import Session
 from semel.core.uncertainty import LostReason
 from semel.core.values import Block, Effect, Stop, ToolSpec, Usage
@@ -138,10 +139,10 @@ class Driver(Telling):
         self.acknowledged[key] = text
 
     def retract(self, key: str) -> None:
-        self._do(retract(self.state, key), keep=True)
+        self._do(retract(self.state, key))
 
     def hand_over(self, key: str, delivery: Any) -> None:
-        self._do(hand_over(self.state, key, delivery), keep=True)
+        self._do(hand_over(self.state, key, delivery))
 
     def drain(self, *, go_on: bool = False) -> bool:
         """Start the queued message whose turn it is."""
@@ -156,7 +157,7 @@ class Driver(Telling):
         self._do(cancel(self.state, Cancel(at=at), self.under_way))
 
     def stop(self) -> None:
-        self._do(stop(self.state, StopRun(), self.under_way), keep=True)
+        self._do(stop(self.state, StopRun()))
         if not self.fresh:
             self.seal()
 
@@ -165,16 +166,14 @@ class Driver(Telling):
         self._do(answer_approval(self.state, command, self.under_way, self.policy))
 
     def expire(self, now_ms: int) -> None:
-        self._do(expire_approvals(self.state, now_ms, self.under_way, self.policy))
+        self._do(expire_approvals(self.state, now_ms, self.under_way))
 
     def deliver(self, call_key: str, text: str = "late", **more: Any) -> None:
         command = DeliverResult(call_key=call_key, text=text, **more)
         self._do(deliver_result(self.state, command, self.under_way))
 
     def resolve(self, call_key: str, verdict: Any, output: str | None = None) -> None:
-        self._do(
-            Decision(records=resolve(self.state, Resolve(call_key=call_key, verdict=verdict, by="t", output=output))), keep=True
-        )
+        self._do(Decision(records=resolve(self.state, Resolve(call_key=call_key, verdict=verdict, by="t", output=output))))
 
     def go_on(self, call_key: str) -> None:
         self._do(continue_run(self.state, self.command("continue:" + call_key, "Continue."), call_key))
@@ -274,7 +273,7 @@ class Driver(Telling):
         """What this process has under way; None where it does not carry the run, which a death has left."""
         if self.fresh and self.state.run is not None:
             return None
-        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt)
+        return UnderWay(asking=self.asking is not None, in_flight=frozenset(self.flying), doubt=self.doubt, policy=self.policy)
 
     @property
     def idle(self) -> bool:
@@ -295,12 +294,11 @@ class Driver(Telling):
         assert self.asking is not None
         return self.asking
 
-    def _do(self, decision: Decision, *, keep: bool = False) -> None:
-        """Commit, then release; `keep` leaves what is under way as it is."""
+    def _do(self, decision: Decision) -> None:
+        """Commit, then release."""
         self._commit(decision)
         self.held += decision.held
-        if not keep:
-            self.doubt = decision.doubt
+        self.doubt = still_doubtful(self.state.run, self.doubt, decision.doubt)
         for effect in decision.effects:
             self._release(effect)
         if self.state.run is None:

@@ -19,6 +19,7 @@ from semel.core.outcomes import Settlement
 from semel.core.prompt import prompt_of
 from semel.core.records import AgentRef, Config, ModelAttemptFinished, Record
 from semel.core.recover import recover
+from semel.core.standing import still_doubtful
 from semel.core.state import CallState, Logged, Run, Session
 from semel.core.values import Block, Bundle, Effect, Message, Stop, Text, ToolCall, ToolSpec, Usage
 from tests.core.said import find_in, said
@@ -183,12 +184,13 @@ class Machine:
             self.commit(decision)
             if self.state.run is None:
                 return
+            self.doubt = still_doubtful(self.state.run, self.doubt, decision.doubt)
             outcome: Outcome | None = None
             for effect in decision.effects:
                 outcome = self.perform(effect, pending)
             if outcome is None and pending:
                 outcome = self.came_back(pending)
-            decision = seal(self.state) if outcome is None else decide(self.state, outcome, doubt=decision.doubt, now_ms=0)
+            decision = seal(self.state) if outcome is None else decide(self.state, outcome, doubt=self.doubt, now_ms=0)
 
     def perform(self, effect: object, pending: list[int]) -> Outcome | None:
         match effect:

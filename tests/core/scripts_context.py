@@ -64,7 +64,7 @@ def compacted() -> Driver:
         replacement=(entry("setup", UserMessage(text="You have a memory.")),),
         ceiling=CeilingPolicy(wait_ms=1000),
     )
-    d._do(Decision(records=(first,)), keep=True)
+    d._do(Decision(records=(first,)))
     d.send()
     d.answer(call("read", "put"))
     d.back()
@@ -75,13 +75,13 @@ def compacted() -> Driver:
         version=2, start=0, end=4, replacement=summary, applied="as_published", digest="d", estimate_tokens=12
     )
     done = CompactionNotice(notice_seq=2, headers={}, view=ViewOutcome(version=2, outcome="applied"))
-    d._do(Decision(records=(advance, view, done)), keep=True)
+    d._do(Decision(records=(advance, view, done)))
     d.send("k2", "and now?")
     run_id = d.state.run.run_id  # type: ignore[union-attr]  # it was just started
     budget = BudgetFired(
         run_id=run_id, step_id=1, budget="tokens", used=8, limit=10, notice=entry("b", UserMessage(text="Hurry."))
     )
-    d._do(Decision(records=(budget,)), keep=True)
+    d._do(Decision(records=(budget,)))
     d.answer(call("read"))
     d.back()
     wait = ContextCeilingWait(run_id=run_id, step_id=2, deadline_ms=99)
@@ -97,9 +97,9 @@ def compacted() -> Driver:
         replacement=(entry("v3", UserMessage(text="Summary: all of it.")),),
         request_id="c1",
     )
-    d._do(Decision(records=(wait, ride, go, ask, reply)), keep=True)
+    d._do(Decision(records=(wait, ride, go, ask, reply)))
     d.answer(say("two"))
-    d._do(Decision(records=(third,)), keep=True)
+    d._do(Decision(records=(third,)))
     d.send("k3", "more?")
     d.answer(say("three"))
     return d

@@ -125,7 +125,7 @@ def gated() -> Driver:
     shown = ToolOutput(text="", parts=(Text(text="a picture"), PICTURE))
     d.back({0: replace(good(), parts=shown.parts, text=shown.text), 1: good()})
     d.answer([Text(text="So it is."), *call("ghost")])
-    d._do(Decision(records=(RunPaused(run_id=run_id, reason="restart"),)), keep=True)
+    d._do(Decision(records=(RunPaused(run_id=run_id, reason="restart"),)))
     d.die()
     d.resume()
     d.fail(retryable=False)

@@ -16,6 +16,7 @@ from semel.core.decide import (
 )
 from semel.core.effects import AnswerApproval, Decision, DeliverResult, Resolve, TimeUp
 from semel.core.records import LateResult
+from semel.core.rules import Rulebook
 from semel.errors import (
     ApprovalClosed,
     KeyReuse,
@@ -60,7 +61,7 @@ def test_an_approval_that_nobody_asked_for_or_that_a_cancel_closed_is_refused() 
     d.cancel("step_boundary")
     with pytest.raises(ApprovalClosed, match="cancelled"):
         answer(d, key)
-    assert expire_approvals(d.state, 10**6, d.under_way, d.policy) == Decision()
+    assert expire_approvals(d.state, 10**6, d.under_way) == Decision()
     d.seal()
     with pytest.raises(UnknownCall):
         answer(d, key)
@@ -75,8 +76,8 @@ def test_arguments_that_a_person_changed_are_held_to_the_same_rules(arguments: s
 
 def test_silence_closes_an_approval_when_its_time_is_over_and_not_before() -> None:
     d, _ = asked("pay")
-    assert expire_approvals(d.state, 8999, d.under_way, d.policy) == Decision()
-    assert expire_approvals(d.state, 9000, d.under_way, d.policy).records
+    assert expire_approvals(d.state, 8999, d.under_way) == Decision()
+    assert expire_approvals(d.state, 9000, d.under_way).records
 
 
 def test_a_message_is_taken_back_once_and_never_when_it_has_gone() -> None:
@@ -155,6 +156,17 @@ def test_a_held_result_comes_once_whoever_carries_the_run(carried: bool) -> None
     d.resume()
     d.answer(say("thanks"))
     assert [message.text for message in d.said][2] == "paid"
+
+
+def test_a_held_result_that_completes_a_turn_is_judged_by_the_agents_own_condition_to_stop() -> None:
+    d = driver(policy=Rulebook(stop_after_turn=lambda _turn: True))
+    d.send()
+    d.answer(call("pay", "pay"))
+    d.back(held=[0, 1])
+    d.deliver(d.key_of(0), "paid")
+    d.deliver(d.key_of(1), "paid as well")
+    assert d.state.run is None
+    assert next(iter(d.state.ended.values())).reason == "completed"
 
 
 def test_time_that_is_up_ends_the_run_while_the_model_is_asked() -> None:

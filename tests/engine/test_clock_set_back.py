@@ -1,20 +1,26 @@
-"""A wall clock that is set back while nobody runs makes no resume wait longer than its run may ever wait (X16)."""
+"""A wall clock that is set back makes no resume wait longer than its run may ever wait, and no limit of time longer (X16)."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from semel import Agent, Completed, Runtime
+from semel import Agent, Completed, Limits, Runtime
 from semel.adapters.memory.store import Medium
 from semel.adapters.system import SystemClock
-from semel.core.limits import Limits
+from semel.core.limits import Limits as Frozen
+from semel.core.values import Effect
 from semel.engine.resume import Ground
+from semel.ports.world import Clock
 from semel.testing.ground import memory_ground
 from semel.testing.model_server import ModelServer
+from tests.engine.fakes import call, counting, script_file
+from tests.engine.slow import EPOCH_MS
 
 pytestmark = pytest.mark.anyio
-MOST_SECONDS, ASKED_SECONDS, DAY_MS = Limits().retry_wait_ms / 1000, 90, 86_400_000
-RUN_SECONDS = Limits().wall_ms / 1000
+MOST_SECONDS, ASKED_SECONDS, DAY_MS = Frozen().retry_wait_ms / 1000, 90, 86_400_000
+RUN_SECONDS = Frozen().wall_ms / 1000
+WALL_SECONDS = 100.0
 BUSY = {"kind": "status", "status": 503, "headers": {"retry-after": str(ASKED_SECONDS)}}
 
 
@@ -42,7 +48,7 @@ class SetBack:
             await asyncio.Event().wait()
 
 
-def on(medium: Medium, clock: SetBack) -> Ground:
+def on(medium: Medium, clock: Clock) -> Ground:
     ground = memory_ground(medium)
     return Ground(store=ground.store, clock=clock, ids=ground.ids)
 
@@ -62,3 +68,40 @@ async def test_a_resume_waits_for_its_server_and_never_longer_than_a_run_may(bac
     assert isinstance(result, Completed)
     assert before.waits == pytest.approx([ASKED_SECONDS], abs=30)  # real time passes behind the refusal
     assert after.waits == pytest.approx([waited], abs=30)
+
+
+class HandMoved:
+    """A clock whose time a test sets, and whose waits a test ends."""
+
+    def __init__(self) -> None:
+        self.wall_ms, self.rings = EPOCH_MS, asyncio.Event()
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await (self.rings.wait() if seconds == WALL_SECONDS else asyncio.Event().wait())
+
+
+@pytest.mark.parametrize("back_ms", [-WALL_SECONDS * 1000, 0, DAY_MS])
+async def test_a_run_whose_time_is_up_ends_by_name_whatever_the_wall_clock_says_by_then(back_ms: int, tmp_path: Path) -> None:
+    clock, waits = HandMoved(), asyncio.Event()
+
+    async def wait(_arguments: object, _call: object) -> str:
+        waits.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    slow, pay = counting("slow", Effect.READ, behaviour=wait), counting("pay")
+    model = script_file(tmp_path / "m.json", {"calls": [call("slow")]}, {"calls": [call("pay")]}, {"text": "done"})
+    agent = Agent("a", model=model, tools=[slow, pay], limits=Limits(wall_seconds=WALL_SECONDS))
+    async with Runtime(agents=[agent], ground=on(Medium(), clock)) as runtime:
+        run = await runtime.session("s", agent=agent).send("go")
+        await waits.wait()
+        clock.wall_ms -= int(back_ms)
+        clock.rings.set()
+        result = await run.result()
+    assert (result.reason, pay.keys) == ("time_limit", [])

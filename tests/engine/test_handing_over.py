@@ -67,6 +67,23 @@ async def test_a_request_that_is_given_up_is_handed_over_and_the_next_process_as
     assert events_of(store)[-1]["record"]["reason"] == "completed"
 
 
+@pytest.mark.parametrize(("asked", "reason"), [("cancel", "cancelled"), ("stop", "max_steps")])
+async def test_a_run_that_is_to_end_behind_a_request_that_is_given_up_has_ended_when_its_process_leaves(
+    asked: str, reason: str, tmp_path: Path
+) -> None:
+    model = script_file(tmp_path / "m.json", {"text": "done", "delay_ms": 60_000})
+    agent, medium = Agent("a", model=model), Medium()
+    async with Runtime(agents=[agent], ground=ground(medium)) as runtime:
+        session = runtime.session("s", agent=agent)
+        run = await session.send("go")
+        await loop_turns()
+        await (runtime.cancel("s", at="step_boundary") if asked == "cancel" else session.stop())
+    assert (await run.result()).reason == reason
+    published = decode_status(ground(medium).store.read_status("s"))
+    assert published is not None
+    assert published.reason == reason
+
+
 async def test_a_run_that_was_handed_over_more_often_than_it_may_be_cut_short_goes_on(tmp_path: Path) -> None:
     model = script_file(tmp_path / "m.json", {"text": "done", "delay_ms": 60_000})
     agent, medium = Agent("a", model=model), Medium()

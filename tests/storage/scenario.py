@@ -73,16 +73,19 @@ async def reference_calls(root: Path) -> list[str]:
     return disk.calls
 
 
-async def power_loss_sweep(place: Path, make: MakeStoreAt = store_at) -> int:
-    """Lose power at entry to and right after every persistence call; fails if that loses what was acknowledged."""
+async def death_sweep(place: Path, make: MakeStoreAt = store_at, disk: type[FaultyDisk] = FaultyDisk) -> int:
+    """Die at entry to and right after every persistence call; fails if that loses what was acknowledged.
+
+    On a ForgetfulDisk the power goes as well.
+    """
     place.mkdir(exist_ok=True)
     calls = await reference_calls(place / "reference")
     for at in range(1, len(calls) + 1):
         for kind in ("crash_entry", "crash_exit"):
-            root, disk, oracle = place / f"{at}-{kind}", ForgetfulDisk(Fault(at=at, kind=kind)), Oracle()
+            root, dying, oracle = place / f"{at}-{kind}", disk(Fault(at=at, kind=kind)), Oracle()
             with pytest.raises(Crashed):
-                await scenario(make(root, disk), oracle)
-            disk.lose_power()
+                await scenario(make(root, dying), oracle)
+            dying.lose_power() if isinstance(dying, ForgetfulDisk) else dying.bury()
             await holds(root, oracle)
     return 2 * len(calls)
 

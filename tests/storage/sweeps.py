@@ -7,10 +7,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from semel.core.frame import Scan, TailKind, scan
-from storage.logs import Log
+from semel.core.frame import Scan, TailKind, encode_frames, scan
+from semel.ports.log import Payload
+from storage.logs import START_MS, Log
 
 ScanFunction = Callable[[bytes], Scan]
+ZEROS = (1, 7, 63, 511, 512, 513, 4095, 4096, 4097, 65_536, 1 << 20)
+"""Lengths around those of sectors, pages and what a file system gives a file at a time."""
 
 
 def verdict(found: Scan, log: Log, acknowledged: int) -> str:
@@ -79,6 +82,46 @@ def bursts(log: Log, number: int, seed: int, scan: ScanFunction = scan) -> Count
         if damaged != log.data:
             counts[verdict(scan(damaged), log, len(log.frames))] += 1
     return counts
+
+
+def zero_tails(log: Log, scan: ScanFunction = scan) -> Counter[str]:
+    """Zeros behind every frame: what lies before them is kept, and they are a tail that was never written."""
+    counts: Counter[str] = Counter()
+    for kept, end in enumerate(log.boundaries):
+        counts.update(verdict(scan(log.data[:end] + bytes(size)), log, kept) for size in ZEROS)
+    return counts
+
+
+def residues(log: Log, scan: ScanFunction = scan) -> Counter[str]:
+    """A log cut behind each frame and written on with one, two, or as long a record; what the old one had there follows.
+
+    `refused` keeps just what was written since. `revived` would take an old record for one of the new log.
+    """
+    counts: Counter[str] = Counter()
+    for cut in range(1, len(log.frames)):
+        point = scan(log.data[: log.frames[cut].offset]).point
+        for sizes in ([20], [60, 60], [len(log.frames[cut].payload)]):
+            batch = [Payload(json=b'"%b"' % (b"n" * (size - 2))) for size in sizes]
+            new = encode_frames(batch, point, at_ms=START_MS, fence=point.fence, synced=point.synced)
+            residue = log.data[new.point.offset :]
+            found = scan(log.data[: point.offset] + new.data + residue)
+            whole = found.frames == (*log.frames[:cut], *new.frames)
+            held = found.tail.kind is (TailKind.DAMAGED if residue else TailKind.CLEAN)
+            counts["revived" if not (whole and held) else "refused" if residue else "nothing was left"] += 1
+    return counts
+
+
+def surgery(log: Log, other: Log, scan: ScanFunction = scan) -> dict[str, Counter[str]]:
+    """Lines of a log doubled, dropped, swapped with the next, replaced by those of another log; verdicts by kind."""
+    lines, others, frames = log.data.splitlines(keepends=True), other.data.splitlines(keepends=True), len(log.frames)
+    cases = {
+        "doubled": [lines[: n + 1] + lines[n:] for n in range(frames)],
+        "dropped": [lines[:n] + lines[n + 1 :] for n in range(frames - 1)],
+        "swapped": [[*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]] for n in range(frames - 1)],
+        "spliced": [[*lines[:n], others[n], *lines[n + 1 :]] for n in range(frames)],
+        "continued": [[*lines[:n], *others[n:]] for n in range(1, frames)],
+    }
+    return {name: Counter(verdict(scan(b"".join(one)), log, frames) for one in made) for name, made in cases.items()}
 
 
 def power_loss_images(durable: int, log: Log, sector: int, number: int, seed: int) -> Iterator[bytes]:

@@ -6,16 +6,20 @@ that was acknowledged, and nothing but prefixes of what was written.
 
 import errno
 from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.store import FileStore
 from semel.core.frame import TailKind, encode_frames, scan
 from semel.errors import AppendRefused, SemelError, WriterPoisoned
 from semel.testing.faults import Crashed, Fault, FaultyDisk
+from semel.testing.power import ForgetfulDisk
 from storage.conftest import MakeStore, plant
 from storage.logs import lineage_payload, payload, reference_log
-from storage.scenario import Oracle, copy_tree, holds, power_loss_sweep, reference_calls, scenario, store_at
+from storage.scenario import Oracle, copy_tree, death_sweep, holds, reference_calls, scenario, store_at
 
 LOG = reference_log()
 CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
@@ -38,22 +42,18 @@ async def outcome(root: Path, disk: FaultyDisk, oracle: Oracle) -> str:
 
 
 @pytest.mark.anyio
-async def test_a_death_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    calls = await reference_calls(tmp_path / "reference")
-    print(len(calls), Counter(calls))
-    assert len(calls) == 61
-    for at in range(1, len(calls) + 1):
-        for kind in ("crash_entry", "crash_exit"):
-            root, disk, oracle = tmp_path / f"{at}-{kind}", FaultyDisk(Fault(at=at, kind=kind)), Oracle()
-            with pytest.raises(Crashed):
-                await scenario(store_at(root, disk), oracle)
-            disk.bury()
-            await holds(root, oracle)
+async def test_t1_a_death_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    calls = Counter(await reference_calls(tmp_path / "reference"))
+    deaths = await death_sweep(tmp_path / "deaths")
+    print(f"T1: {deaths} deaths before and behind {calls.total()} calls: {dict(calls)}")
+    assert (calls.total(), deaths) == (61, 122)
 
 
 @pytest.mark.anyio
-async def test_a_power_loss_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    assert await power_loss_sweep(tmp_path) == 122
+async def test_t9_a_power_loss_at_any_call_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    losses = await death_sweep(tmp_path, disk=ForgetfulDisk)
+    print(f"T9: {losses} power losses before and behind every call")
+    assert losses == 122
 
 
 async def _crashed_image(root: Path) -> None:
@@ -88,40 +88,41 @@ async def test_a_death_at_any_call_of_a_recovery_can_be_recovered_from(tmp_path:
                 await holds(copy, Oracle(list(oracle.acknowledged), set(oracle.attempted) | {payload(11).json}))
             again += 1
         runs += again
-    print(f"{at - 1} calls, {runs} second deaths")
+    print(f"T2: {at - 1} calls of a recovery, {runs} second deaths")
     assert at - 1 >= 30
     assert runs > 400
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("forever", [False, True])
-async def test_an_error_at_any_call_is_named_and_loses_nothing_acknowledged(forever: bool, tmp_path: Path) -> None:
-    calls = await reference_calls(tmp_path / "reference")
+async def error_sweep(place: Path, make: Callable[[], FaultyDisk] = FaultyDisk, codes: Sequence[int] = CODES) -> Counter[str]:
+    """Every error at every call, once and for ever; how often the scenario said what, by the name of the call."""
     outcomes: Counter[str] = Counter()
-    for at, name in enumerate(calls, 1):
-        code = CODES[(at + forever) % len(CODES)]
-        root, oracle = tmp_path / f"{at}", Oracle()
-        disk = FaultyDisk(Fault(at=at, kind="error", code=code, forever=forever))
-        outcomes[f"{name}: {await outcome(root, disk, oracle)}"] += 1
-    print(outcomes)
-    assert {name for name, count in outcomes.items() if "went on" in name} == {"unlock: went on"}
-    assert sum(outcomes.values()) == 61
-
-
-@pytest.mark.prove
-@pytest.mark.timeout(600)
-@pytest.mark.anyio
-async def test_every_error_at_every_call_is_named_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    calls = await reference_calls(tmp_path / "reference")
-    runs = 0
-    for at in range(1, len(calls) + 1):
-        for code in CODES:
+    for at, name in enumerate(await reference_calls(place / "reference"), 1):
+        for code in codes:
             for forever in (False, True):
-                root, oracle = tmp_path / f"{at}-{code}-{forever}", Oracle()
-                disk = FaultyDisk(Fault(at=at, kind="error", code=code, forever=forever))
-                await outcome(root, disk, oracle)
-                runs += 1
-    assert runs == 61 * 9 * 2
+                disk = make()
+                disk.fault = Fault(at=at, kind="error", code=code, forever=forever)
+                said = await outcome(place / f"{at}-{code}-{forever}", disk, Oracle())
+                outcomes[f"{name}: {said}"] += 1
+    return outcomes
+
+
+@pytest.mark.anyio
+async def test_t10_every_error_at_every_call_is_named_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    outcomes = await error_sweep(tmp_path)
+    print(f"T10: {outcomes.total()} errors: {dict(outcomes)}")
+    assert {said for said in outcomes if said.endswith("went on")} == {"unlock: went on"}
+    assert outcomes.total() == 61 * 9 * 2
+
+
+@pytest.mark.anyio
+async def test_t10_a_store_that_passes_over_an_error_of_a_sync_is_caught(tmp_path: Path) -> None:
+    class Hushed(FaultyDisk):
+        def sync(self, fd: int) -> None:
+            with suppress(OSError):
+                super().sync(fd)
+
+    outcomes = await error_sweep(tmp_path, Hushed, codes=[errno.EIO])
+    assert outcomes["sync: went on"] == 2 * 11
 
 
 @pytest.mark.anyio
@@ -140,6 +141,7 @@ async def test_a_failed_sync_ends_its_writer_and_is_never_tried_again(tmp_path: 
             assert caught.value.happened == "maybe"
         disk.bury()
         await holds(tmp_path / f"{at}", oracle)
+    print(f"T11: {poisoned} writers whose sync failed, of {calls.count('sync')} syncs")
     assert poisoned == 5  # the five barriers; the other syncs are those of leases, floor, status and recovery
 
 
@@ -194,30 +196,47 @@ async def test_a_short_write_at_any_byte_is_taken_back_and_the_writer_goes_on(ma
     assert tried > 250
 
 
-@pytest.mark.anyio
-async def test_t12_a_short_write_at_every_byte_of_every_frame_is_taken_back_and_no_space_again_loses_nothing(
-    make_store: MakeStore, place: Path
-) -> None:
-    """24 frames of about 400 bytes, one after the other; once there is space again, each of them is written whole."""
-    disk, tried = FaultyDisk(), 0
-    writer = await make_store(disk).open("box")
+async def short_writes(store: FileStore, disk: FaultyDisk, log: Path) -> int:
+    """24 frames of about 400 bytes, each cut short at every byte of it; once there is space again, each is written whole."""
+    tried = 0
+    writer = await store.open("box")
     await writer.append([lineage_payload(), payload(20)])
     for number in range(24):
-        record, before = payload(245 + number * 3), (place / "wal.log").read_bytes()
+        record, before = payload(245 + number * 3), log.read_bytes()
         size = encode_frames([record], scan(before).point, at_ms=1, fence=1, synced=0).point.offset - len(before)
         for stored in range(size):
             disk.fault = Fault(at=len(disk.calls) + 1, kind="short", code=errno.ENOSPC, short_bytes=stored)
             with pytest.raises(AppendRefused, match="No space left"):
                 await writer.append([record])
-            assert disk.status_of(place / "wal.log").st_size == len(before)
+            assert disk.status_of(log).st_size == len(before)
             tried += 1
         disk.fault = None
         await writer.append([record])
-        assert (place / "wal.log").read_bytes().startswith(before)
+        assert log.read_bytes().startswith(before)
     await writer.close()
-    assert scan((place / "wal.log").read_bytes()).point.seq == 26
-    print(f"{tried} short writes of 24 frames")
+    assert scan(log.read_bytes()).point.seq == 26
+    return tried
+
+
+@pytest.mark.anyio
+async def test_t12_a_short_write_at_every_byte_of_every_frame_is_taken_back_and_no_space_again_loses_nothing(
+    make_store: MakeStore, place: Path
+) -> None:
+    disk = FaultyDisk()
+    tried = await short_writes(make_store(disk), disk, place / "wal.log")
+    print(f"T12: {tried} short writes of 24 frames")
     assert tried >= 9_600
+
+
+@pytest.mark.anyio
+async def test_t12_a_writer_that_leaves_what_arrived_is_caught(make_store: MakeStore, place: Path) -> None:
+    class Uncut(FaultyDisk):
+        def truncate(self, fd: int, size: int) -> None:
+            pass
+
+    disk = Uncut()
+    with pytest.raises((AssertionError, SemelError)):
+        await short_writes(make_store(disk), disk, place / "wal.log")
 
 
 @pytest.mark.anyio

@@ -9,6 +9,7 @@ import pytest
 
 from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor, decode_floor, encode_floor, forget_proven
+from semel.adapters.file.locks import OpenFileLocks
 from semel.adapters.file.root import Root
 from semel.errors import StoreError
 from semel.testing.faults import Crashed, Fault, FaultyDisk
@@ -116,8 +117,8 @@ def test_a_floor_torn_at_any_byte_or_with_any_bit_flipped_is_refused_and_kept(ro
         with pytest.raises(StoreError, match="is damaged"):
             floor_at(root).raise_to(["new/v1"])
         assert path.read_bytes() == content
-    print(f"{len(damaged)} damaged floors of {len(whole)} bytes")
-    assert len(damaged) == 9 * len(whole) + 4
+    print(f"T20f: {len(damaged)} damaged floors of {len(whole)} bytes")
+    assert len(damaged) == 9 * len(whole) + 4 > 900
     path.write_bytes(whole)
     assert floor_at(root).names() == {"early-return/v1", "terminate/v1"}
 
@@ -151,23 +152,47 @@ def test_eight_processes_that_raise_at_once_lose_no_name_and_keep_one_lock_file(
     with ExitStack() as stack:
         for raiser in [stack.enter_context(process("raiser", root, *mine)) for mine in names]:
             assert raiser.hear()
-    assert floor_at(root).names() == {"first/v1", *(name for mine in names for name in mine)}
+    found = floor_at(root).names()
+    print(f"T20f: {len(names)} processes raised {len(found) - 1} names at once")
+    assert found == {"first/v1", *(name for mine in names for name in mine)}
+    assert len(found) == 49
     assert (root / "wal-feature-floor.lock").stat().st_ino == lock
+
+
+class NoLocks(OpenFileLocks):
+    """Excludes nobody: the planted fault."""
+
+    def lock(self, fd: int) -> bool:
+        return True
+
+
+def test_a_raise_without_the_lock_would_lose_the_name_that_another_process_raises_meanwhile(root: Path) -> None:
+    class Overtaken(FaultyDisk):
+        def open_file(self, name: str, within: int, flags: int) -> int:
+            if name.endswith(".new"):  # what the floor held was read before
+                with process("raiser", root, "other/v1") as other:
+                    assert other.hear()
+            return super().open_file(name, within, flags)
+
+    floor_at(root, Overtaken(locks=NoLocks())).raise_to(["mine/v1"])
+    assert floor_at(root).names() == {"mine/v1"}, "this is what the lock prevents"
 
 
 def test_a_process_killed_at_any_call_of_raising_leaves_the_old_floor_or_the_new(root: Path) -> None:
     with process("raiser", root / "reference", "b/v1") as raiser:
         calls = raiser.hear().split()
-    floors = set()
-    for number in range(1, len(calls) + 1):
-        place = root / f"{number}"
+    floors, deaths = set(), [(number, when) for number in range(1, len(calls) + 1) for when in ("entry", "exit")]
+    for number, when in deaths:
+        place = root / f"{number}-{when}"
         floor_at(place).raise_to(["a/v1"])
-        with process("raiser", place, "b/v1", SEMEL_TEST_KILL=f"{number}:{'entry' if number % 2 else 'exit'}") as raiser:
+        with process("raiser", place, "b/v1", SEMEL_TEST_KILL=f"{number}:{when}") as raiser:
             raiser.hear()
             raiser.child.wait(20)
         floors.add(floor_at(place).names())
         floor_at(place).raise_to(["c/v1"])
         assert floor_at(place).names() >= {"a/v1", "c/v1"}
+    print(f"T20f: {len(deaths)} deaths of a raise, before and behind each of its calls: {len(floors)} different floors")
+    assert len(deaths) == 26
     assert floors == {frozenset({"a/v1"}), frozenset({"a/v1", "b/v1"})}
 
 
@@ -188,6 +213,7 @@ def test_a_power_loss_at_any_call_leaves_the_old_floor_or_the_new_and_never_take
         if done:
             assert names == {"a/v1", "b/v1"}
             break
+    print(f"T20f: {number - 1} power losses of a raise")
     assert number > 9
 
 

@@ -2,12 +2,13 @@
 
 import errno
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from semel.adapters.file.disk import Disk
-from semel.adapters.file.floor import decode_floor, encode_floor
+from semel.adapters.file.floor import FileFloor, decode_floor, encode_floor
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.frame import scan
@@ -115,6 +116,27 @@ async def test_t20f_every_build_meets_every_floor(tmp_path: Path) -> None:
                     ends[found] += 1
                 else:
                     ends[wrote] += 1
-    print(f"{ends.total()} cells: {dict(ends)}")
+    print(f"T20f: {ends.total()} cells: {dict(ends)}")
     assert ends.total() == 72
     assert ends == {"read": 24, "refused as newer": 21, "refused as damaged": 27}
+
+
+@pytest.mark.anyio
+async def test_t20f_a_writer_that_raises_the_floor_too_low_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = FileFloor.raise_to
+
+    def too_low(self: FileFloor, names: Iterable[str]) -> None:
+        whole(self, sorted(names)[:-1])
+
+    monkeypatch.setattr(FileFloor, "raise_to", too_low)
+    plant_floor(tmp_path / "root", "older", BUILDS["N"])
+    with pytest.raises(AssertionError, match="the floor is raised before"):
+        await write(tmp_path / "root", "N", "older")
+
+
+@pytest.mark.anyio
+async def test_t20f_a_reader_that_does_not_look_at_the_floor_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await write(tmp_path / "root", "N", "absent") == "written"
+    monkeypatch.setattr(FileStore, "_refuse_newer_floor", lambda _self: None)
+    with pytest.raises(AssertionError, match="it refuses before it reads a record"):
+        await read(tmp_path / "root", "N-1")

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
+from semel.core import codec
 from semel.core.features import KNOWN
 from semel.core.frame import TailKind, incomplete, scan
 from semel.core.open_log import state_of
@@ -30,6 +32,11 @@ def test_every_golden_log_is_there_and_every_feature_of_this_build_is_in_one() -
 @pytest.mark.parametrize("name", NAMES)
 def test_records_are_written_today_as_they_were_then(name: str) -> None:
     assert encoded(logs()[name]) == golden(name)
+
+
+def test_records_that_are_written_in_another_order_are_noticed_in_every_golden_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "_encoder", msgspec.json.Encoder(order="sorted"))
+    assert [name for name in NAMES if encoded(logs()[name]) == golden(name)] == []
 
 
 @pytest.mark.parametrize("name", ["ungated", "plain"])

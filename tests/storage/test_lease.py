@@ -1,10 +1,9 @@
-"""Who holds a session: the operating system's lock alone decides (L1-L8, proof T15 and T16, case B36)."""
+"""Who holds a session: the operating system's lock alone decides (L1-L8, proof T16, case B36)."""
 
 import errno
 import os
 import signal
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -12,7 +11,6 @@ import pytest
 
 from semel.adapters.file.disk import Disk, mounted_type
 from semel.adapters.file.locks import OpenFileLocks, WholeFileLocks
-from semel.core.frame import TailKind, scan
 from semel.errors import ForeignWrite, LeaseLost, SessionBusy, StoreError, UnsafeStore
 from semel.testing.faults import FaultyDisk
 from storage.conftest import MakeStore, contents, plant
@@ -99,44 +97,6 @@ async def test_b36_a_stopped_holder_whose_lease_was_taken_neither_appends_nor_di
         assert (place / "wal.log").read_bytes() == after
         writer.check()
         await writer.close()
-
-
-def race(root: Path, racers: int, wins: int, every: int = 1) -> list[list[str]]:
-    """Let processes race for a session, each until it won so often; each appends at every so manyth win."""
-    with ExitStack() as stack:
-        started = [stack.enter_context(process("racer", root, "box", wins, every)) for _ in range(racers)]
-        return [racer.hear().split() for racer in started]
-
-
-@pytest.mark.parametrize(("racers", "wins"), [(2, 100), (8, 12)])
-def test_processes_that_race_for_a_session_hold_it_one_at_a_time(racers: int, wins: int, root: Path) -> None:
-    said = race(root, racers, wins)
-    assert [words[:2] for words in said] == [["won", str(wins)]] * racers
-    seqs = sorted(int(seq) for words in said for seq in words[-1].split(","))
-    assert seqs == list(range(racers * wins + 1))  # every record once, the lineage line too
-    found = scan((root / "sessions" / "box" / "wal.log").read_bytes())
-    assert found.tail.kind is TailKind.CLEAN
-    fences = [frame.fence for frame in found.frames[1:]]
-    assert fences == list(range(1, racers * wins + 1))
-    print(f"{racers} racers: {racers * wins} tenures, {sum(int(words[3]) for words in said)} refusals")
-
-
-def test_t15_a_thousand_races_have_one_holder_each(root: Path) -> None:
-    tenures = 0
-    for racers, wins in ((2, 350), (8, 50)):
-        said = race(root / f"{racers}", racers, wins, every=25)
-        assert sorted(int(seq) for words in said for seq in words[-1].split(",")) == list(range(racers * wins // 25 + 1))
-        tenures += sum(int(words[1]) for words in said)
-    print(f"{tenures} tenures of 2 and of 8 processes")
-    assert tenures >= 1_000
-
-
-@pytest.mark.prove
-@pytest.mark.timeout(1700)
-@pytest.mark.parametrize(("racers", "wins"), [(2, 5_000), (8, 1_000)])
-def test_thousands_of_races_have_one_holder_each(racers: int, wins: int, root: Path) -> None:
-    said = race(root, racers, wins, every=50)
-    assert sorted(int(seq) for words in said for seq in words[-1].split(",")) == list(range(racers * wins // 50 + 1))
 
 
 @pytest.mark.anyio

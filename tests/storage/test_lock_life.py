@@ -11,18 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from semel.adapters.file.disk import Disk
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.frame import TailKind, scan
 from semel.errors import LeaseLost, SessionBusy
+from semel.testing.faults import FaultyDisk
 from storage.logs import lineage_payload, payload
 from storage.processes import Process, process
 
 Case = Callable[[Path], Awaitable[None]]
 
 
-def store_at(root: Path) -> FileStore:
-    return FileStore(root, SystemClock(), known=frozenset())
+def store_at(root: Path, disk: Disk | None = None) -> FileStore:
+    return FileStore(root, SystemClock(), known=frozenset(), disk=disk)
 
 
 async def taken(root: Path) -> None:
@@ -31,9 +33,9 @@ async def taken(root: Path) -> None:
         await store_at(root).open("box")
 
 
-async def free(root: Path) -> None:
+async def free(root: Path, disk: Disk | None = None) -> None:
     """The session can be opened and written, and the log is whole."""
-    writer = await store_at(root).open("box")
+    writer = await store_at(root, disk).open("box")
     await writer.append([payload(20)] if writer.head else [lineage_payload(), payload(20)])
     await writer.close()
     assert scan((root / "sessions" / "box" / "wal.log").read_bytes()).tail.kind is TailKind.CLEAN
@@ -195,7 +197,38 @@ async def test_t16_a_lock_is_held_by_one_and_freed_by_death(name: str, root: Pat
 
 
 def test_t16_there_are_ten_named_cases() -> None:
+    print(f"T16: {len(CASES)} named cases: {', '.join(CASES)}")
     assert len(CASES) == 10
+
+
+@pytest.mark.anyio
+async def test_t16_two_hundred_holders_are_killed_one_after_the_other_and_each_frees_the_lock(root: Path) -> None:
+    fences = []
+    with process("mortals", root, "box") as mortals:
+        for _ in range(200):
+            word, pid, fence = mortals.ask("next").split()
+            assert word == "open"
+            await taken(root)
+            os.kill(int(pid), signal.SIGKILL)
+            assert mortals.hear() == f"dead {-signal.SIGKILL}"
+            await free(root, FaultyDisk())  # which flushes nothing: the machine stays up
+            fences.append(int(fence))
+    print(f"T16: {len(fences)} holders killed")
+    assert fences == list(range(1, 401, 2)), "between two of them it was ours"
+
+
+@pytest.mark.parametrize("case", [holder_killed, second_open_in_one_process, thread_holds, pid_used_again])
+@pytest.mark.anyio
+async def test_t16_locks_that_exclude_nobody_are_caught(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Disk, "lock", lambda _self, _fd: True)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await case(root)
+
+
+@pytest.mark.anyio
+async def test_t16_a_lock_that_a_child_keeps_is_caught(root: Path) -> None:
+    with pytest.raises(SessionBusy):
+        await _child_outlives(root, "bequeath")
 
 
 @pytest.mark.prove
@@ -207,5 +240,5 @@ async def test_t16_two_hundred_deaths_and_twenty_times_each_named_case(tmp_path:
         for number in range(times):
             await case(tmp_path / f"{name}-{number}")
             runs += 1
-    print(f"{runs} lives of a lock: 200 holders killed, {len(CASES)} named cases 20 times each")
+    print(f"T16: {runs} lives of a lock: 200 holders killed, {len(CASES)} named cases 20 times each")
     assert runs == 400

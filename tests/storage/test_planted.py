@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file import disk
 from semel.adapters.file.disk import Disk
 from semel.errors import UnsafeStore
 from storage.conftest import MakeStore, plant
@@ -39,6 +40,17 @@ async def test_a2_what_is_planted_in_place_of_a_file_is_refused_and_untouched(
         await make_store().open("box")
     assert outside.read_bytes() == LOG.data
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.anyio
+async def test_a2_a_store_that_follows_links_is_caught(
+    make_store: MakeStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "_FLAGS", disk._FLAGS & ~os.O_NOFOLLOW)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        await test_a2_what_is_planted_in_place_of_a_file_is_refused_and_untouched(
+            "sessions/box/wal.log", "symbolic link", make_store, root, tmp_path
+        )
 
 
 @pytest.mark.anyio

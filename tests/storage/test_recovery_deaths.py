@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from semel.adapters.file.disk import Disk
+from semel.adapters.file.recovery import recover
+from semel.core.frame import Frame, line_of
+from semel.errors import LogDamaged
 from semel.testing.faults import Crashed, Fault, FaultyDisk
 from storage.scenario import Oracle, copy_tree, holds, reference_calls, scenario, store_at
 
@@ -49,17 +53,38 @@ async def deaths(image: Path, oracle: Oracle, place: Path, first: int, stride: i
         at += stride
 
 
-@pytest.mark.anyio
-async def test_t2_a_recovery_that_dies_at_its_calls_on_every_image_loses_nothing_acknowledged(tmp_path: Path) -> None:
+async def sweep(place: Path) -> tuple[int, int]:
+    """How many images there are, and how often their recovery died; each is recovered from all the same."""
     count = 0
-    found = await images(tmp_path)
+    found = await images(place)
     for number, (image, oracle) in enumerate(found):
-        for root, told in await deaths(image, oracle, tmp_path / f"r{number}", 1 + number % 2, 2):
+        for root, told in await deaths(image, oracle, place / f"r{number}", 1 + number % 2, 2):
             await holds(root, told)
             count += 1
-    print(f"{len(found)} images, {count} deaths of their recovery")
-    assert len(found) == 122
+    return len(found), count
+
+
+@pytest.mark.anyio
+async def test_t2_a_recovery_that_dies_at_its_calls_on_every_image_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    found, count = await sweep(tmp_path)
+    print(f"T2: {found} images, {count} deaths of their recovery")
+    assert found == 122
     assert count >= 1200
+
+
+@pytest.mark.anyio
+async def test_t2_a_recovery_that_cuts_what_it_then_writes_again_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cutting(disk: Disk, fd: int, unproven: list[Frame]) -> None:
+        if unproven:
+            disk.truncate(fd, unproven[0].offset)
+            disk.write(fd, b"".join(map(line_of, unproven)), unproven[0].offset)
+            disk.sync(fd)
+
+    monkeypatch.setattr(f"{recover.__module__}._write_again", cutting)
+    with pytest.raises((AssertionError, LogDamaged)):
+        await sweep(tmp_path)
 
 
 @pytest.mark.prove
@@ -74,5 +99,5 @@ async def test_t2_the_recovery_of_a_recovery_that_died_may_die_as_well(tmp_path:
             for root, again in await deaths(first, told, second, 1 + int(first.name) % 5, 5):
                 await holds(root, again)
                 count += 1
-    print(f"{len(found)} images, {count} deaths of a recovery behind a recovery that died")
+    print(f"T2: {len(found)} images, {count} deaths of a recovery behind a recovery that died")
     assert count >= 12_000

@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from semel.core.frame import Point, TailKind, encode_frames, scan
 from semel.core.tail import NEWER_WRITER
-from semel.ports.log import Payload
 from storage.logs import START_MS, Log, behind, build, lineage_payload, payload, reference_log
-from storage.sweeps import bit_flips, bursts, power_loss_images, prefixes, tally, verdict
+from storage.sweeps import (
+    ZEROS,
+    ScanFunction,
+    bit_flips,
+    bursts,
+    power_loss_images,
+    prefixes,
+    residues,
+    surgery,
+    tally,
+    verdict,
+    zero_tails,
+)
 from storage.test_frame import frame_line
 
 LOG = reference_log()
@@ -109,7 +120,7 @@ def test_t5_a_write_torn_at_every_byte_is_cut_only_where_a_sector_can_have_been_
     assert sum(torn_writes(size, sampled=False).total() for size in (100, 4_000, 70_000)) >= 370_500
 
 
-def torn_writes(size: int, *, sampled: bool) -> Counter[str]:
+def torn_writes(size: int, *, sampled: bool, scan: ScanFunction = scan) -> Counter[str]:
     """A last frame of that size, torn at its bytes, with every kind of fill behind; how many were cut and how many refused."""
     rng = random.Random(size)
     log = build([([lineage_payload(), payload(100), payload(300)], 1, True), ([payload(size)], 1, True)])
@@ -134,55 +145,42 @@ def torn_writes(size: int, *, sampled: bool) -> Counter[str]:
     return kinds
 
 
-def test_a_tail_of_zeros_behind_any_frame_is_torn() -> None:
-    sizes = (1, 7, 63, 511, 512, 513, 4095, 4096, 4097, 65_536, 1 << 20)
-    tails = [scan(LOG.data[:end] + bytes(size)).tail for end in LOG.boundaries for size in sizes]
-    assert {tail.kind for tail in tails} == {TailKind.TORN}
-    assert len(tails) == 11 * (FRAMES + 1)
+def test_t6_a_tail_of_zeros_behind_any_frame_is_torn() -> None:
+    counts = zero_tails(LOG)
+    print(f"T6: {counts.total()} tails of zeros, {len(ZEROS)} lengths behind each of {FRAMES + 1} boundaries: {dict(counts)}")
+    assert counts == {"torn": 308}
 
 
-def test_residue_of_an_older_longer_log_never_revives() -> None:
-    count = 0
-    for cut in range(1, FRAMES):
-        point = scan(LOG.data[: LOG.frames[cut].offset]).point
-        same = [len(frame.payload) for frame in LOG.frames[cut : cut + 1]]
-        for sizes in ([20], [60, 60], same):
-            batch = [Payload(json=b'"%b"' % (b"n" * (size - 2))) for size in sizes]
-            new = encode_frames(batch, point, at_ms=START_MS, fence=point.fence, synced=point.synced)
-            residue = LOG.data[new.point.offset :]
-            found = scan(LOG.data[: point.offset] + new.data + residue)
-            if residue:
-                assert found.tail.kind is TailKind.DAMAGED
-                assert found.frames == (*LOG.frames[:cut], *new.frames)
-            count += 1
-    assert count == 3 * (FRAMES - 1)
+def test_t7_residue_of_an_older_longer_log_never_revives() -> None:
+    counts = residues(LOG)
+    print(f"T7: {counts.total()} logs that were cut and written on: {dict(counts)}")
+    assert counts == {"refused": 76, "nothing was left": 2}  # a last record that was not shorter leaves nothing
 
 
 def _lines(log: Log) -> list[bytes]:
     return log.data.splitlines(keepends=True)
 
 
-def test_frames_that_are_doubled_dropped_swapped_or_spliced_are_refused() -> None:
-    lines, other = _lines(LOG), _lines(reference_log(lineage="f" * 32))
-    surgery: dict[str, list[list[bytes]]] = {
-        "doubled": [lines[: n + 1] + lines[n:] for n in range(FRAMES)],
-        "dropped": [lines[:n] + lines[n + 1 :] for n in range(FRAMES - 1)],
-        "swapped": [[*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]] for n in range(FRAMES - 1)],
-        "spliced": [[*lines[:n], other[n], *lines[n + 1 :]] for n in range(FRAMES)],
-        "continued": [[*lines[:n], *other[n:]] for n in range(1, FRAMES)],
+def test_t8_frames_that_are_doubled_dropped_swapped_or_spliced_are_refused() -> None:
+    counts = surgery(LOG, reference_log(lineage="f" * 32))
+    for name, count in counts.items():
+        print(f"T8: {name:10} {dict(count)}")
+    assert {name: count["refused"] for name, count in counts.items()} == {
+        "doubled": 27,
+        "dropped": 26,
+        "swapped": 26,
+        "spliced": 27,
+        "continued": 26,
     }
-    for name, cases in surgery.items():
-        for case in cases:
-            assert scan(b"".join(case)).tail.kind is TailKind.DAMAGED, name
-    counts = {name: len(cases) for name, cases in surgery.items()}
-    assert counts == {"doubled": 27, "dropped": 26, "swapped": 26, "spliced": 27, "continued": 26}
+    assert tally(counts.values()) == {"refused": 132}
 
 
-def test_an_older_copy_of_the_whole_log_is_only_seen_by_a_witness() -> None:
+def test_t8_an_older_copy_of_the_whole_log_is_only_seen_by_a_witness() -> None:
     older = LOG.data[: LOG.writes[8].frames[0].offset]
     assert scan(older).tail.kind is TailKind.CLEAN  # the stated limit
     assert scan(older, anchor=FRAMES - 1).tail.kind is TailKind.DAMAGED
     assert scan(older, anchor=scan(older).point.seq - 1).tail.kind is TailKind.CLEAN
+    print(f"T8: 1 older copy of {len(older)} bytes: refused by a witness alone")
 
 
 def unsynced_tail() -> tuple[Log, int, int]:

@@ -1,4 +1,4 @@
-"""The tests' own house: nothing leaves the machine, nothing is skipped without a word."""
+"""The tests' own house: nothing leaves the machine, nothing is skipped without a word, nothing is left for the next test."""
 
 import shutil
 import socket
@@ -54,6 +54,8 @@ def test_only_addresses_that_can_mean_nothing_else_are_local(host: object, local
 SAMPLE = """
 import contextlib, socket
 import pytest
+from semel.ports.roster import ROSTER
+from tests.support import underway
 from tests.support.notrun import not_run
 
 def test_passes(): pass
@@ -64,6 +66,9 @@ def test_marked(): pass
 def test_long(): pass
 @pytest.mark.prove
 def test_longer(): pass
+def test_leaves_a_thread():
+    underway.PATIENCE_SECONDS = 0.0
+    ROSTER.enter("thread", "of a tool")
 def test_swallows_the_refusal():
     with contextlib.suppress(OSError), socket.socket() as sock:
         sock.connect(("192.0.2.1", 9))
@@ -89,14 +94,19 @@ def test_the_summary_names_every_skip_and_the_command_for_the_proofs(sample: str
     assert "no browser here: test_sample.py::test_lacks_a_browser" in section
     assert "skipped by mark: test_sample.py::test_marked" in section
     assert "long proofs: 2; `make prove` runs them" in section
-    assert section.rstrip().splitlines()[-1].startswith("2 passed, 2 skipped, 2 deselected, 1 error in ")
+    assert section.rstrip().splitlines()[-1].startswith("3 passed, 2 skipped, 2 deselected, 2 errors in ")
 
 
 def test_a_swallowed_refusal_still_fails_the_test(sample: str) -> None:
     assert "tests talk to this machine only: [\"socket.connect to '192.0.2.1'\"]" in sample
 
 
+def test_what_is_left_under_way_fails_the_test_that_left_it_and_no_other(sample: str) -> None:
+    assert sample.count("the test has ended, and these go on: ['thread of a tool']") >= 1
+    assert sample.count("ERROR at teardown of") == 2
+
+
 def test_asked_for_proofs_run_and_are_not_listed(tmp_path: Path) -> None:
     said = run_sample(tmp_path, "--prove", "-m", "prove")
     assert "make prove" not in said
-    assert "2 passed, 4 deselected" in said
+    assert "2 passed, 5 deselected" in said

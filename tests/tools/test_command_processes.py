@@ -20,6 +20,7 @@ from semel.adapters.tools.command import CommandDeclaration, CommandTool
 from semel.adapters.tools.execution import PIPE_GRACE_SECONDS
 from semel.adapters.tools.processes import end_processes, is_running
 from semel.errors import OutcomeUnknown
+from semel.ports.roster import ROSTER
 from semel.ports.tool import ProcessMark
 from semel.ports.world import Clock
 
@@ -135,8 +136,11 @@ async def test_b37_a_background_process_that_holds_the_pipe_is_not_waited_for() 
     told = await holder().run({}, a_call(key, spawned=marks.append))
     assert told == "done\n[a background process holds the output open; what it writes from now on is lost]"
     assert len(alive(key)) == 1, "it is the command's own doing that it runs on"
+    named = f"sh (pid {marks[0].pid})"
+    assert named in ROSTER.names("process"), "it is named for as long as it does"
     assert await holder().end_leftovers(marks[0])
     assert alive(key) == {}
+    assert named not in ROSTER.names("process"), "and no longer"
 
 
 class HeldClock(SystemClock):

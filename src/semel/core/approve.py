@@ -22,7 +22,7 @@ def answer_approval(state: Session, command: AnswerApproval, under_way: UnderWay
     """Record an answer; the same answer again changes nothing. Behind the last one the batch goes on, if the run is carried.
 
     Raises UnknownCall where nobody was asked about the call, ApprovalClosed where it was decided otherwise, and UsageError for
-    changed arguments that are no JSON object.
+    changed arguments that are no JSON object, or that `policy` forbids.
     """
     step = state.run.step if state.run is not None else None
     approval = _approval(step, command.call_key)
@@ -38,7 +38,7 @@ def answer_approval(state: Session, command: AnswerApproval, under_way: UnderWay
         raise ApprovalClosed(f"the run of call {command.call_key} was {how}; nothing of it will be sent")
     if command.arguments is not None:
         _check_changed(state, step, approval, command.arguments, policy)
-    return _answered(state, (_resolved(approval, command),), under_way, policy)
+    return _answered(state, (_resolved(approval, command),), under_way)
 
 
 def _check_changed(state: Session, step: Step, approval: Approval, arguments: str, policy: Policy) -> None:
@@ -54,14 +54,14 @@ def _check_changed(state: Session, step: Step, approval: Approval, arguments: st
             raise UsageError(f"the changed arguments of call {approval.asked.call_key} are not allowed: {why}")
 
 
-def expire_approvals(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
+def expire_approvals(state: Session, now_ms: int, under_way: UnderWay | None) -> Decision:
     """Close every approval whose time is over: silence means no. Empty where none is due."""
     step = state.run.step if state.run is not None else None
     if step is None or (state.run is not None and state.run.ending):
         return Decision()
     due = [approval for approval in step.approvals if _is_due(approval, now_ms)]
     records = tuple(_resolved(one, AnswerApproval(call_key=one.asked.call_key, decision="expired")) for one in due)
-    return _answered(state, records, under_way, policy) if records else Decision()
+    return _answered(state, records, under_way) if records else Decision()
 
 
 def _is_due(approval: Approval, now_ms: int) -> bool:
@@ -91,7 +91,7 @@ def _resolved(approval: Approval, command: AnswerApproval) -> ApprovalResolved:
     )
 
 
-def _answered(state: Session, records: tuple[ApprovalResolved, ...], under_way: UnderWay | None, policy: Policy) -> Decision:
+def _answered(state: Session, records: tuple[ApprovalResolved, ...], under_way: UnderWay | None) -> Decision:
     """The answers, and behind the last one the batch that waited for it.
 
     Not where nobody carries the run: an intent that nobody acts upon would read as a call in doubt.
@@ -103,4 +103,4 @@ def _answered(state: Session, records: tuple[ApprovalResolved, ...], under_way: 
     step = need(run.step, "an approval belongs to a step")
     if step.undecided:
         return Decision(records=records)
-    return plan_batch(after, run, step, policy, head=records)
+    return plan_batch(after, run, step, under_way.policy, head=records)

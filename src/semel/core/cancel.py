@@ -17,10 +17,10 @@ def cancel(state: Session, command: Cancel, under_way: UnderWay | None) -> Decis
     """
     run = state.run
     if run is None or run.aborting_now or (run.aborting and command.at == "step_boundary"):
-        return Decision(doubt=UnderWay.doubt_of(under_way))
+        return Decision()
     request = RunCancelRequested(run_id=run.run_id, at=command.at, by=command.by)
     effects = _given_up(run, under_way) if command.at == "now" else ()
-    return Decision(records=(request,), effects=effects, doubt=UnderWay.doubt_of(under_way))
+    return Decision(records=(request,), effects=effects)
 
 
 def _given_up(run: Run, under_way: UnderWay | None) -> tuple[Effect, ...]:
@@ -35,14 +35,13 @@ def _given_up(run: Run, under_way: UnderWay | None) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def stop(state: Session, command: StopRun, under_way: UnderWay | None) -> Decision:
+def stop(state: Session, command: StopRun) -> Decision:
     """The request to end a run as `max_steps`; empty where no run is open, or it is to end anyway.
 
     A run that is at work ends behind its turn. One of which nothing is under way ends at once (R38): `seal` closes it out where a
     process carries it, else a resume does.
     """
-    doubt = UnderWay.doubt_of(under_way)
     run = state.run
     if run is None or run.ending:
-        return Decision(doubt=doubt)
-    return Decision(records=(RunStopRequested(run_id=run.run_id, by=command.by),), doubt=doubt)
+        return Decision()
+    return Decision(records=(RunStopRequested(run_id=run.run_id, by=command.by),))

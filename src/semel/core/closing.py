@@ -11,6 +11,7 @@ from semel.core.ceiling import SESSION_TOO_LARGE, bounded_news
 from semel.core.effects import Answered, CameBack, Decision, Outcome
 from semel.core.ending import close_unstarted
 from semel.core.outcomes import Outcome as CallOutcome
+from semel.core.policy import Policy, allow_all
 from semel.core.records import Failure, Record, RunFinished, TurnFinished
 from semel.core.settle import close_out, crashed, end_of, settle
 from semel.core.standing import doubtful, is_sequential
@@ -20,7 +21,9 @@ from semel.core.values import Usage, add_usage
 from semel.errors import need
 
 
-def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | None) -> Iterator[Decision]:
+def closings(
+    state: Session, outcome: Outcome | None, doubt: frozenset[int] | None, policy: Policy = allow_all
+) -> Iterator[Decision]:
     """Decisions instead of one that did not fit, from the one that keeps most to the one that always fits.
 
     `outcome` is what came back, None at the start of a resume; `doubt` as in `settle`, None for what the log cannot rule out.
@@ -45,13 +48,15 @@ def closings(state: Session, outcome: Outcome | None, doubt: frozenset[int] | No
         yield close_unstarted(state, run, step, _too_large(run, run.usage))
         return
     came = outcome if isinstance(outcome, CameBack) else CameBack(settled={})
-    yield from _of_open_batch(state, run, batch, came, lost=doubtful(run, batch) if doubt is None else doubt)
+    yield from _of_open_batch(state, run, batch, came, lost=doubtful(run, batch) if doubt is None else doubt, policy=policy)
 
 
-def _of_open_batch(state: Session, run: Run, batch: Batch, came: CameBack, *, lost: frozenset[int]) -> Iterator[Decision]:
+def _of_open_batch(
+    state: Session, run: Run, batch: Batch, came: CameBack, *, lost: frozenset[int], policy: Policy
+) -> Iterator[Decision]:
     """Close the batch with as many whole results as there is room for; while calls are out, only what came back is settled."""
     while True:
-        natural = settle(state, run, batch, news=came, doubt=lost)
+        natural = settle(state, run, batch, news=came, doubt=lost, policy=policy)
         yield Decision(records=_closed(run, batch, came, lost)) if natural.effects else natural
         smaller = bounded_news(came)
         if smaller is None:

@@ -3,7 +3,6 @@
 from semel.core.approve import expire_approvals
 from semel.core.effects import Decision, DeliverResult, UnderWay
 from semel.core.late import GIVEN_UP, deliver_result
-from semel.core.policy import Policy, allow_all
 from semel.core.state import Session
 from semel.core.waiting import PAUSES, RESUMED, WaitKind, pause_of, waits_of
 
@@ -13,12 +12,12 @@ def due_at(state: Session) -> int | None:
     return min((wait.until_ms for wait in waits_of(state) if wait.until_ms is not None), default=None)
 
 
-def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Policy = allow_all) -> Decision:
+def overdue(state: Session, now_ms: int, under_way: UnderWay | None) -> Decision:
     """What time has decided: silence about an approval means no, and a held call gets the result that none came (R39).
 
     One thing at a time, so that each is decided upon what the one before has made of the run; empty when nothing is due.
     """
-    expired = expire_approvals(state, now_ms, under_way, policy)
+    expired = expire_approvals(state, now_ms, under_way)
     if expired.records:
         return expired
     for wait in waits_of(state):
@@ -26,7 +25,7 @@ def overdue(state: Session, now_ms: int, under_way: UnderWay | None, policy: Pol
         if over and wait.call_key is not None and wait.call_key not in state.late:
             command = DeliverResult(call_key=wait.call_key, text=GIVEN_UP, is_error=True, kind="expired")
             return deliver_result(state, command, under_way)
-    return Decision(doubt=UnderWay.doubt_of(under_way))
+    return Decision()
 
 
 def is_idle(state: Session) -> bool:

@@ -12,6 +12,7 @@ from msgspec import field
 
 from semel.core.hook_notes import HookNote
 from semel.core.outcomes import Settlement
+from semel.core.policy import Policy, allow_all
 from semel.core.records import AgentRef, ApprovalDecision, Config, Delivery, LateKind, ModelAttemptFinished, Record, Verdict
 from semel.core.values import JSON, Block, Frozen, Part, Stop, ToolSpec, Usage
 
@@ -56,17 +57,13 @@ class UnderWay(Frozen, frozen=True, kw_only=True):
     """What a process that carries the open run has under way: a request to the model, calls, and calls in doubt.
 
     A command is given None where nobody carries the run: its process is dead, and what it may have sent is not known. Then the
-    command is recorded and nothing follows from it; a resume does the rest.
+    command is recorded and nothing follows from it; a resume does the rest. `policy` rules on what follows in that process.
     """
 
     asking: bool = False
     in_flight: frozenset[int] = frozenset()
     doubt: frozenset[int] = frozenset()
-
-    @staticmethod
-    def doubt_of(under_way: "UnderWay | None") -> frozenset[int]:
-        """What stays in doubt behind a command that settles nothing of the batch."""
-        return frozenset() if under_way is None else under_way.doubt
+    policy: Policy = allow_all
 
 
 class Cancel(Frozen, frozen=True, kw_only=True):
@@ -217,11 +214,12 @@ Effect = CallModel | Dispatch | Reconcile | StopAsking | Interrupt
 class Decision(Frozen, frozen=True, kw_only=True):
     """Make `records` durable, then release `effects`. `held` rides the next barrier; a death may lose it.
 
-    `doubt` are the open calls that a dead process may have sent; it shrinks as they settle. Without records and effects
-    there is nothing to do until something comes back.
+    `doubt` are the open calls that a dead process may have sent, from a decision that settles or sends any; None leaves them as
+    they are, so that no other decision can forget one. Without records and effects there is nothing to do until something
+    comes back.
     """
 
     records: tuple[Record, ...] = ()
     effects: tuple[Effect, ...] = ()
     held: tuple[Record, ...] = ()
-    doubt: frozenset[int] = frozenset()
+    doubt: frozenset[int] | None = None

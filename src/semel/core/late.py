@@ -33,7 +33,7 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
     held = _held_at(batch, command.call_key)
     if run is not None and batch is not None and held is not None and under_way is not None:
         news = CameBack(settled={held: settled}, in_flight=under_way.in_flight)
-        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now)
+        return settle(state, run, batch, news=news, doubt=under_way.doubt, closing=run.aborting_now, policy=under_way.policy)
     owed = state.owed.get(command.call_key)
     if owed is None:
         raise UnknownCall(f"call {command.call_key} of session {state.session!r} owes no result")
@@ -46,11 +46,10 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
         event_id=command.event_id,
     )
     found = state.late.get(command.call_key)
-    doubt = UnderWay.doubt_of(under_way)
     if found is None:
-        return Decision(records=(record,), doubt=doubt)
+        return Decision(records=(record,))
     if (found.output, found.is_error) == (record.output, record.is_error):
-        return Decision(doubt=doubt)
+        return Decision()
     raise KeyReuse(_stands(state, command.call_key, found))
 
 

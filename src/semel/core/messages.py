@@ -49,12 +49,12 @@ def deliver_message(state: Session, command: Message, under_way: UnderWay | None
     """
     if not command.text.strip():
         raise BlankMessage("the message has no text; no model takes one")
-    where, doubt = route(state, command.delivery), UnderWay.doubt_of(under_way)
+    where = route(state, command.delivery)
     must(where != "send", "a message without an open run is a send", delivery=command.delivery)
     said = UserMessage(text=command.text, parts=command.parts)
     entry = Entry(entry_id=input_entry_of(state.lineage, command.key), content=said)
     if where == "queue":
-        rest = cancel(state, Cancel(at="now"), under_way) if command.delivery == "interrupt" else Decision(doubt=doubt)
+        rest = cancel(state, Cancel(at="now"), under_way) if command.delivery == "interrupt" else Decision()
         return replace(rest, records=(_queued(command, entry), *rest.records))
     run_id = need(state.run, "a message to the run has one").run_id
     digest = _identity(command)
@@ -67,7 +67,7 @@ def deliver_message(state: Session, command: Message, under_way: UnderWay | None
             title=command.title,
             hooks=command.hooks,
         )
-        return Decision(records=(steered,), doubt=doubt)
+        return Decision(records=(steered,))
     follow_up = FollowUpQueued(
         run_id=run_id,
         input=(entry,),
@@ -76,7 +76,7 @@ def deliver_message(state: Session, command: Message, under_way: UnderWay | None
         title=command.title,
         hooks=command.hooks,
     )
-    return Decision(records=(follow_up,), doubt=doubt)
+    return Decision(records=(follow_up,))
 
 
 def _queued(command: Message, entry: Entry) -> Queued:

@@ -69,6 +69,14 @@ def doubtful(run: Run, batch: Batch) -> frozenset[int]:
     return frozenset(at for at, found in enumerate(classify(run, batch)) if found is CallClass.INDETERMINATE)
 
 
+def still_doubtful(run: Run | None, before: frozenset[int], decided: frozenset[int] | None) -> frozenset[int]:
+    """What stays in doubt behind a decision: what it says, else what was; nothing once the batch is finished."""
+    batch = run.step.batch if run is not None and run.step is not None else None
+    if batch is None or batch.finished:
+        return frozenset()
+    return before if decided is None else decided
+
+
 def is_sequential(run: Run, batch: Batch) -> bool:
     """Whether any call of the batch demands that all of it runs one at a time (A13)."""
     sequential = {spec.name for spec in run.tools if spec.sequential}

@@ -22,6 +22,7 @@ from semel.core.effects import (
 )
 from semel.core.outcomes import Outcome as Became
 from semel.core.outcomes import Settlement
+from semel.core.policy import Policy
 from semel.core.state import CallState, Run, Session, Step
 from semel.engine.cutting import Cut
 from semel.engine.deaf import abandon
@@ -73,9 +74,9 @@ class Flights:
             case Interrupt():
                 self._cut(Cut.CANCELLED)  # a tool that may not be interrupted is waited for (Q12)
 
-    def under_way(self, doubt: frozenset[int]) -> UnderWay:
+    def under_way(self, doubt: frozenset[int], policy: Policy) -> UnderWay:
         """What a request has to reckon with."""
-        return UnderWay(asking=self._asking is not None, in_flight=self._out(), doubt=doubt)
+        return UnderWay(asking=self._asking is not None, in_flight=self._out(), doubt=doubt, policy=policy)
 
     async def next(self, seconds_left: float) -> Outcome | None:
         """The next outcome: an answer, a failed exchange, or every call that has come back by now.
@@ -135,9 +136,14 @@ class Flights:
         self._give_up_asking(self._asking)
 
     @property
+    def time_ran_out(self) -> bool:
+        """Whether the timer of the run's time has rung."""
+        return self._time is not None and self._time.done()
+
+    @property
     def _time_is_up(self) -> bool:
         """Whether the run's time is up; once all has been cut short, that is told already, or is no longer asked."""
-        return self._time is not None and self._time.done() and self._performer.cut.reason is None
+        return self.time_ran_out and self._performer.cut.reason is None
 
     def _cut(self, reason: Cut) -> None:
         self._performer.cut.set(reason)

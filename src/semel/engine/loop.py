@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from semel.core.closing import closings
 from semel.core.decide import decide, seal
-from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile
+from semel.core.effects import Answered, CallModel, Decision, Outcome, Reconcile, UnderWay
 from semel.core.leaving import handed_over, leaving
-from semel.core.policy import Policy
+from semel.core.policy import Policy, allow_all
+from semel.core.standing import still_doubtful
 from semel.core.state import Session
 from semel.engine.barrier import Barrier
 from semel.engine.flights import Flights
@@ -44,22 +45,23 @@ async def run_to_rest(
     try:
         while True:
             barrier.hold(decision.held)
-            decision = await commit(decision, barrier, outcome, doubt)
+            decision = await commit(decision, barrier, outcome, doubt, policy)
             after()
             run = barrier.state.run
             if run is None:
                 return
             release(decision, flights, stopping=wishes.stopping)
-            outcome, doubt, asked = None, decision.doubt, inbox.take()
+            doubt = still_doubtful(run, doubt or frozenset(), decision.doubt)
+            outcome, asked = None, inbox.take()
             if asked is None and not flights.empty:
                 outcome = await flights.next(seconds_left(barrier.state, clock))
                 asked = inbox.take() if outcome is None else None
             if wishes.stopping and isinstance(outcome, Answered):
                 outcome = None  # nothing of it is recorded: a resume asks again, with the same bytes (B24)
             if asked is not None:
-                decision = await obey(asked, barrier, flights, doubt)
+                decision = await obey(asked, barrier, flights.under_way(doubt, policy))
             elif outcome is not None:
-                now_ms = clock.now_ms()
+                now_ms = moment(barrier.state, clock, ran_out=flights.time_ran_out)
                 decision = decide(barrier.state, outcome, doubt=doubt, now_ms=now_ms, policy=policy)
                 decision = leaving(run, decision) if wishes.stopping else decision
             elif wishes.stopping and flights.empty and not sealable(barrier.state):
@@ -71,26 +73,26 @@ async def run_to_rest(
                 if not decision.records:
                     return  # it waits for somebody
             else:
-                decision = Decision(doubt=doubt)
+                decision = Decision()
     finally:
         inbox.close()
         await flights.cancel()
 
 
-async def obey(asked: Asked, barrier: Barrier, flights: Flights, doubt: frozenset[int]) -> Decision:
+async def obey(asked: Asked, barrier: Barrier, under_way: UnderWay) -> Decision:
     """Make a request durable and answer it. What follows from it is released by the loop; what refuses it changes nothing.
 
     A full log refuses a request, but never what closes the run: its cancel has its place in the reserve (W12).
     """
     try:
-        decision = asked.choose(barrier.state, flights.under_way(doubt))
+        decision = asked.choose(barrier.state, under_way)
         barrier.hold(decision.held)
         await barrier.commit(decision.records)
     except Exception as error:
         asked.refuse(error)
         if isinstance(error, StoreError) and not isinstance(error, SessionFull):
             raise  # the log takes nothing any more
-        return Decision(doubt=doubt)
+        return Decision()
     except BaseException:
         asked.refuse(AtRest("the run was cut off"))
         raise
@@ -98,7 +100,9 @@ async def obey(asked: Asked, barrier: Barrier, flights: Flights, doubt: frozense
     return Decision(effects=decision.effects, doubt=decision.doubt)
 
 
-async def commit(decision: Decision, barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None) -> Decision:
+async def commit(
+    decision: Decision, barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None, policy: Policy = allow_all
+) -> Decision:
     """Make a decision durable; where the log is full, one that settles what came back and ends the run (W12). Returns which.
 
     Raises SessionFull where no run is open: what was asked for is refused, and the session stays as it was.
@@ -108,13 +112,13 @@ async def commit(decision: Decision, barrier: Barrier, outcome: Outcome | None, 
     except SessionFull:
         if barrier.state.run is None:
             raise
-        return await close_full(barrier, outcome, doubt)
+        return await close_full(barrier, outcome, doubt, policy)
     return decision
 
 
-async def close_full(barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None) -> Decision:
+async def close_full(barrier: Barrier, outcome: Outcome | None, doubt: frozenset[int] | None, policy: Policy) -> Decision:
     """Make the first closing durable that fits; the last one always does."""
-    smaller = closings(barrier.state, outcome, doubt)
+    smaller = closings(barrier.state, outcome, doubt, policy)
     decision = next(smaller)
     while True:
         try:
@@ -140,9 +144,19 @@ def release(decision: Decision, flights: Flights, *, stopping: bool) -> None:
 
 
 def sealable(state: Session) -> bool:
-    """Whether the run is closed out behind an unknown call and only its terminal is missing."""
-    batch = state.run.step.batch if state.run is not None and state.run.step is not None else None
-    return batch is not None and batch.finished and bool(batch.unknown)
+    """Whether only its terminal is missing: it is closed out behind an unknown call, or ends and had but its model to ask."""
+    run = state.run
+    batch = run.step.batch if run is not None and run.step is not None else None
+    closed_out = batch is not None and batch.finished and bool(batch.unknown)
+    return closed_out or (run is not None and run.ending and run.in_flight is not None)
+
+
+def moment(state: Session, clock: Clock, *, ran_out: bool) -> int:
+    """Now, in milliseconds. Once the timer of the run's time has rung, not before that time is over: a clock may be set back."""
+    now_ms, run = clock.now_ms(), state.run
+    if not ran_out or run is None:
+        return now_ms
+    return max(now_ms, state.last_at_ms + run.limits.wall_ms - run.running_ms)
 
 
 def seconds_left(state: Session, clock: Clock) -> float:

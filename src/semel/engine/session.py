@@ -157,8 +157,8 @@ class SessionActor:
     async def resolve(self, command: Resolve) -> None:
         """Make a verdict durable; an equal one again changes nothing. Raises UnknownCall, VerdictConflict."""
 
-        def verdict(state: Session, under_way: UnderWay | None) -> Decision:
-            return Decision(records=resolve(state, command), doubt=UnderWay.doubt_of(under_way))
+        def verdict(state: Session, _under_way: UnderWay | None) -> Decision:
+            return Decision(records=resolve(state, command))
 
         await self.ask(verdict)
         self._publish()

@@ -43,7 +43,7 @@ def stop_of(command: StopRun) -> Choose:
     """A stop; empty where no run is open, or it is to end anyway."""
 
     def choose(state: Session, under_way: UnderWay | None) -> Decision:
-        return stop(state, command, under_way)
+        return stop(state, command)
 
     return choose
 
@@ -70,8 +70,7 @@ def retract_of(key: str, by: str | None) -> Choose:
     """A queued message is taken back. Raises UnknownMessage."""
 
     def choose(state: Session, under_way: UnderWay | None) -> Decision:
-        decision = retract(state, key, by=by)
-        return Decision(records=decision.records, doubt=UnderWay.doubt_of(under_way))
+        return retract(state, key, by=by)
 
     return choose
 

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from semel import Agent, Runtime
-from semel.core.effects import Decision, UnderWay
+from semel.core.effects import Decision
 from semel.core.values import JSON, Effect
 from semel.faces import api
 from semel.ports.tool import Call
@@ -41,5 +41,5 @@ async def main(state: str, script: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[3:] == ["forgets"]:
-        api.stop_of = lambda _command: lambda _state, under_way: Decision(doubt=UnderWay.doubt_of(under_way))  # type: ignore[assignment]  # a planted fault
+        api.stop_of = lambda _command: lambda _state, _under_way: Decision()  # type: ignore[assignment]  # a planted fault
     asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from semel.adapters.file.store import FileStore
@@ -53,6 +54,11 @@ async def main(root: str, session: str) -> None:
             elif word == "child":  # a tool that outlives us; it holds none of our descriptors
                 say(f"child {_tool(close_fds=True)}")
             elif word == "leaky":  # a tool that is given every descriptor that can be given
+                say(f"child {_tool(close_fds=False)}")
+            elif word == "bequeath":  # and one that is given those that cannot, our lock's too: the planted fault
+                for fd in range(3, 256):
+                    with suppress(OSError):
+                        os.set_inheritable(fd, True)
                 say(f"child {_tool(close_fds=False)}")
             elif word == "fork":  # a copy of this process, with all that it holds
                 forked = os.fork()

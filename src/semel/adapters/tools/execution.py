@@ -86,8 +86,7 @@ async def execute(command: Command, *, clock: Clock, spawned: Callable[[ProcessM
             reader.close()
         if exited.done():
             process.poll()  # the zombie has kept the pid ours; now it can go
-        if not is_running(mark):
-            ROSTER.strike_off(entry)  # one that cannot be ended stays, and is named where a runtime is left
+        ROSTER.leave(entry, partial(is_running, mark))  # one that cannot be ended is named where a runtime is left
 
 
 def _start(command: Command, captures: tuple[Capture, Capture]) -> tuple["subprocess.Popen[bytes]", list[PipeReader]]:

@@ -66,8 +66,7 @@ class ServerProcess:
         self._stderr.close()
         if self.exited.done():
             self._process.poll()  # the zombie has kept the pid ours; now it can go
-        if not is_running(self.mark):
-            ROSTER.strike_off(self._entry)  # one that cannot be ended stays, and is named where a runtime is left
+        ROSTER.leave(self._entry, partial(is_running, self.mark))  # one that cannot be ended is named where a runtime is left
 
 
 def _without(text: str, handed_over: Mapping[str, str]) -> str:
