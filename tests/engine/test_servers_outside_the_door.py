@@ -11,10 +11,11 @@ import pytest
 
 from semel import Completed, Interrupted, Runtime
 from semel.core.values import ToolSpec
+from semel.engine.outside import Prepared
 from semel.errors import BadAgent, UnknownMessage
 from semel.faces.api import SessionHandle
 from semel.ports.source import OpenSource
-from tests.engine.fakes import counting, events_of
+from tests.engine.fakes import counting, events_of, loop_turns
 from tests.engine.test_outside_the_door import HANGS_SECONDS, Desk
 
 pytestmark = pytest.mark.anyio
@@ -110,13 +111,16 @@ async def test_a_run_that_started_while_the_next_one_waited_for_its_server_goes_
     assert started[1:] == ["now", "waits"]
 
 
-async def test_a_server_that_cannot_start_leaves_the_message_in_the_queue_and_the_session_free(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [BadAgent("the server says nothing"), asyncio.CancelledError()])
+async def test_a_server_that_cannot_start_leaves_the_message_in_the_queue_and_the_session_free(
+    error: BaseException, tmp_path: Path
+) -> None:
     desk = Served(tmp_path)
     offered = desk.server.offered
 
     async def broken() -> Sequence[ToolSpec]:
         await offered()
-        raise BadAgent("the server says nothing")
+        raise error
 
     async with asyncio.timeout(HANGS_SECONDS), Runtime(agents=[desk.agent], ground=desk.on) as runtime:
         session = runtime.session("s", agent=desk.agent)
@@ -189,3 +193,25 @@ async def test_going_on_behind_an_unknown_call_does_not_hold_up_its_session_whil
         gone_on = await going
         assert gone_on is not None
         assert isinstance(await gone_on.result(), Completed)
+
+
+async def test_a_server_that_starts_within_the_door_would_hold_up_a_retract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: what takes its time is made where it is missed."""
+    take = Prepared.take
+
+    async def at_once(self: Prepared[Any], name: str, make: Any, *, slow: bool) -> Any:
+        return await take(self, name, make, slow=False)
+
+    monkeypatch.setattr(Prepared, "take", at_once)
+    desk = Served(tmp_path)
+    async with asyncio.timeout(HANGS_SECONDS), Runtime(agents=[desk.agent], ground=desk.on) as runtime:
+        session = runtime.session("s", agent=desk.agent)
+        await with_a_run_that_waits_for_its_server(desk, session)
+        taking_back = asyncio.ensure_future(session.retract("waits"))
+        await loop_turns()
+        assert not taking_back.done()
+        desk.server.gate.set()
+        with pytest.raises(UnknownMessage):  # its run has started
+            await taking_back

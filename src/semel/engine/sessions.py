@@ -21,7 +21,7 @@ from semel.engine.outside import Doors, NotReady
 from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
-from semel.errors import CallNotSent, CorruptLog, RuntimeLeft, SemelError, SessionBusy, StoreError, UsageError, need
+from semel.errors import BadAgent, CallNotSent, CorruptLog, RuntimeLeft, SemelError, SessionBusy, StoreError, UsageError, need
 
 LEFT_SESSIONS_MOST = 64
 """So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
@@ -113,6 +113,8 @@ class Sessions:
         except asyncio.CancelledError:
             if need(asyncio.current_task(), "a coroutine runs in a task").cancelling():
                 raise
+            if not making.cancelling():
+                raise BadAgent("a hook of the agent, or a source of its tools, was cancelled by itself") from None
             return False
         finally:
             self._starting.discard(making)
