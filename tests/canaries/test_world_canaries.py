@@ -181,7 +181,7 @@ def key_that_is_taken_twice(patch: pytest.MonkeyPatch) -> None:
         except KeyReuse:
             return None
 
-    patch.setattr("semel.faces.api.known_delivery", lenient)
+    patch.setattr("semel.faces.delivering.known_delivery", lenient)
 
 
 def run_that_nobody_carries(patch: pytest.MonkeyPatch) -> None:

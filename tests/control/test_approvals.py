@@ -1,10 +1,13 @@
 """Answers for calls that wait, from the command line: nobody holds such a session, so whoever answers takes its lease."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from semel import Deferred, Runtime
 from tests.control.support import OwnedShop
+from tests.engine.test_held_calls import holding
 from tests.faces.support import AGENT, open_shop
 
 ASKS = "ask = true\n"
@@ -67,3 +70,20 @@ def test_a_call_that_nobody_asked_about_is_named_in_one_line(shop: OwnedShop) ->
     for words in (("approve", "ffff"), ("deny", "ffff"), ("deliver", "ffff", "x"), ("approve", "")):
         refused = shop.semel(*words)
         assert (refused.exit, "semel inbox" in refused.refusal()) == (2, True)
+
+
+def test_a_result_is_delivered_by_its_handle_and_the_same_again_changes_nothing(tmp_path: Path) -> None:
+    shop = OwnedShop(open_shop(tmp_path).place)
+
+    async def order() -> None:
+        agent = holding(tmp_path, Deferred("order-7", "It is on its way."))
+        async with Runtime(tmp_path / ".semel", agents=[agent]) as runtime:
+            await (await runtime.session("s", agent=agent).send("go")).result()
+
+    asyncio.run(order())
+    first = shop.semel("deliver", "order-7", "It is here.", "--json")
+    assert (first.exit, first.json["tool"]) == (0, "order")
+    assert shop.semel("deliver", "order-7", "It is here.", "--json").json == first.json
+    other = shop.semel("deliver", "order-7", "It is lost.")
+    assert (other.exit, "another result" in other.refusal()) == (2, True)
+    assert shop.types().count("late_result") == 1

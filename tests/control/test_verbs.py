@@ -66,17 +66,21 @@ def test_messages_reach_the_run_of_another_process_and_are_in_its_log_when_they_
     assert (len(started), started[-1]) == (2, "q")
 
 
-@pytest.mark.parametrize("at", ["now", "step-boundary"])
+@pytest.mark.parametrize("at", ["now", "step-boundary", "step_boundary"])
 def test_a_cancel_ends_the_run_of_another_process_and_is_answered_when_it_is_durable(shop: OwnedShop, at: str) -> None:
     owner = shop.start_and_pay(*RUN)
     done = shop.semel("cancel", "s", "--at", at, "--by", "anna", "--json")
     assert (done.exit, f"process {owner.pid} on " in done.json["owner"]) == (0, True)
     assert "run_cancel_requested" in shop.types()
-    shop.let_pay() if at == "step-boundary" else None
+    shop.let_pay() if at != "now" else None
     assert ended(owner).exit in (3, 5), "a payment that was cut short is unknown"
     assert shop.records()[-1]["reason"] == "cancelled"
+    asked = next(record for record in shop.records() if record["type"] == "run_cancel_requested")
+    assert asked["at"] == at.replace("-", "_")
     again = shop.semel("cancel", "s", "--json")
     assert (again.exit, again.json["run_id"], again.json["owner"]) == (0, None, None)
+    other = shop.semel("cancel", "s", "--at", "step boundary")
+    assert (other.exit, "step-boundary" in other.err) == (2, True)
 
 
 def test_a_stop_ends_the_run_of_another_process_behind_its_turn(shop: OwnedShop) -> None:

@@ -91,9 +91,10 @@ def _placeless(step: Step | None) -> Step | None:
     batch = (
         step
         and step.batch
-        and replace(step.batch, calls=tuple(replace(call, ended_at=0, output_at=0) for call in step.batch.calls))
+        and replace(step.batch, calls=tuple(replace(call, ended_at=0, output_at=0, held_at=0) for call in step.batch.calls))
     )
-    return step and replace(step, answered_at=0, batch=batch)
+    approvals = tuple(replace(one, at=0) for one in step.approvals) if step else ()
+    return step and replace(step, answered_at=0, batch=batch, approvals=approvals)
 
 
 def revived(name: str, writes: list[Write], **options: Any) -> Driver:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from semel import Agent, Completed, Interrupted, Limits, Runtime, wiring
+from semel.core.effects import Resolve
 from semel.errors import SemelError
 from semel.faces.views import view_of
 from semel.ports.tool import Call, ProcessMark
@@ -68,8 +69,21 @@ async def test_a_process_that_there_is_no_space_for_behind_a_sync_undoes_nothing
     assert [kind for kind in events if kind in kinds] == list(kinds if full_for == 1 else [kinds[0], *kinds[2:]])
 
 
+def asked_of(runtime: Runtime) -> asyncio.Event:
+    """Set when a verdict has come to the session: before that it is looked for in a thread."""
+    actor, asked = runtime._keeper.sessions.actors["s"], asyncio.Event()
+    resolve = actor.resolve
+
+    async def told(command: Resolve) -> None:
+        asked.set()
+        await resolve(command)
+
+    actor.resolve = told  # type: ignore[method-assign]  # it tells
+    return asked
+
+
 async def both_at_once(
-    disk: HeldDisk, first: str, verdict: Coroutine[Any, Any, object], gate: asyncio.Event
+    disk: HeldDisk, first: str, verdict: Coroutine[Any, Any, object], gate: asyncio.Event, asked: asyncio.Event
 ) -> Awaitable[object]:
     """Give the verdict and let the call come back, the second one while the first one is being synced."""
     disk.hold()
@@ -81,6 +95,7 @@ async def both_at_once(
         if first == "verdict":
             await disk.held()
             gate.set()
+        await asked.wait()
         await loop_turns()
     finally:
         disk.let_go()
@@ -107,7 +122,7 @@ async def verdict_beside_a_return(tmp_path: Path, first: str, plant: Plant = not
         await begun.wait()
         plant(runtime)
         verdict = runtime.resolve(paying.unknown[0].call_key, "happened")
-        resolving = await both_at_once(disk, first, verdict, gate)
+        resolving = await both_at_once(disk, first, verdict, gate, asked_of(runtime))
         await resolving
         assert isinstance(await run.result(), Completed)
         assert runtime.inbox() == []

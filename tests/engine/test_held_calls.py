@@ -66,6 +66,26 @@ async def test_a_deferred_call_goes_on_at_once_and_its_result_is_told_in_the_nex
     assert len([text for text in texts(on) if "It is here." in text]) == 1
 
 
+async def test_the_same_result_by_the_same_handle_changes_nothing_and_another_is_refused(on: Ground, tmp_path: Path) -> None:
+    agent = holding(tmp_path, Deferred("order-7", "It is on its way."))
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        await (await session.send("go")).result()
+        for round_ in range(2):
+            answered = await session.deliver("order-7", "It is here.")
+            head = len(types_of(on))
+            assert await session.deliver("order-7", "It is here.") == answered
+            with pytest.raises(KeyReuse):
+                await session.deliver("order-7", "It is lost.")
+            for other in ("order", "order-77"):  # a handle is named whole
+                with pytest.raises(UnknownCall):
+                    await session.deliver(other, "It is here.")
+            assert len(types_of(on)) == head
+            if round_ == 0:
+                await (await session.send("and?")).result()
+    assert types_of(on).count("late_result") == 1
+
+
 @pytest.mark.parametrize("how", ["now", "step_boundary", "stop"])
 async def test_a_run_that_waits_for_a_held_call_is_ended_at_once(how: str, on: Ground, tmp_path: Path) -> None:
     agent = holding(tmp_path, Held())
@@ -124,6 +144,41 @@ async def test_a_held_call_that_is_not_delivered_in_time_is_given_up_and_the_run
         assert isinstance(await (await session.send("go", key="k")).result(), Completed)
     result = next(event["record"] for event in events_of(on.store) if event["type"] == "late_result")
     assert result["kind"] == "expired"
+
+
+async def test_a_result_behind_the_deadline_is_told_whose_result_stands_and_what_to_do_with_the_real_one(tmp_path: Path) -> None:
+    clock = StandingClock()
+    on = disk_ground(tmp_path / "s", clock=clock)
+    agent = holding(tmp_path, Held(until=clock.now_ms() / 1000 + 3600))
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        paused = await (await session.send("go", key="k")).result()
+        assert isinstance(paused, Paused)
+        clock.advance(3601)
+        for _ in range(50):
+            await loop_turns()
+        assert isinstance(await (await session.send("go", key="k")).end(), Completed)
+        head, key = len(types_of(on)), str(paused.waits[0].call_key)
+        for _ in range(2):
+            with pytest.raises(KeyReuse, match=r"semel's own word that none came.* send it as a message: `semel send`"):
+                await session.deliver(key, "The parcel is here.")
+        assert len(types_of(on)) == head
+        assert isinstance(await (await session.send("The parcel is here.")).result(), Completed)
+
+
+async def test_a_result_that_somebody_delivered_is_not_called_semels_own(tmp_path: Path) -> None:
+    """Negative control: also where he said that the call had expired."""
+    on, agent = ground(), holding(tmp_path, Held())
+    async with Runtime(agents=[agent], ground=on) as runtime:
+        session = runtime.session("s", agent=agent)
+        paused = await (await session.send("go")).result()
+        assert isinstance(paused, Paused)
+        key = str(paused.waits[0].call_key)
+        ended = await session.deliver(key, "The bank has dropped it.", is_error=True, kind="expired")
+        assert ended is not None
+        await ended.result()
+        with pytest.raises(KeyReuse, match="was given another result before; the first one stands"):
+            await session.deliver(key, "The parcel is here.")
 
 
 async def test_a_runtime_that_starts_behind_the_deadline_of_a_held_call_goes_on_by_itself(tmp_path: Path) -> None:

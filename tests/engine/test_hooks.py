@@ -366,4 +366,4 @@ async def test_a_hook_that_is_no_function_is_refused_by_name(tmp_path: Path, pha
 
 
 def test_an_asker_has_one_method_for_each_phase() -> None:
-    assert {name for name in vars(Asker) if not name.startswith("_")} >= {"message", "answer", "result", "prepared"}
+    assert {name for name in vars(Asker) if not name.startswith("_")} >= {"message", "answer", "result"}

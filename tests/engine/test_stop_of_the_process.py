@@ -17,9 +17,10 @@ from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.adapters.tools import threads
 from semel.core.features import KNOWN
+from semel.core.values import Effect
 from semel.engine import flight
 from semel.faces.views import view_of, waiting_of
-from tests.engine.fakes import call, ground, loop_turns, script_file
+from tests.engine.fakes import call, counting, ground, loop_turns, script_file
 from tests.engine.programs.service import PAY_SECONDS
 
 SESSIONS, RESTARTS = 16, 4
@@ -123,3 +124,31 @@ async def test_a_deaf_thread_is_named_and_does_not_hold_anything_up(tmp_path: Pa
     assert runtime.stop_outcome is not None
     assert runtime.stop_outcome.deaf == ("tool sleep",)
     gate.set()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("interruptible", [False, True])
+async def test_leaving_waits_for_a_call_that_may_not_be_interrupted_however_long_that_takes_and_says_so(
+    interruptible: bool, tmp_path: Path
+) -> None:
+    """One that may be interrupted is the negative control."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def pay(_arguments: object, _call: object) -> str:
+        begun.set()
+        await gate.wait()
+        return "paid"
+
+    model = script_file(tmp_path / "m.json", {"calls": [call("pay")]}, {"text": "done"})
+    agent = Agent("a", model=model, tools=[counting("pay", Effect.READ, behaviour=pay, interruptible=interruptible)])
+    runtime = await Runtime(agents=[agent], ground=ground(), drain_seconds=0).__aenter__()
+    await runtime.session("s", agent=agent).send("go")
+    await begun.wait()
+    leaving = asyncio.ensure_future(runtime.__aexit__(None, None, None))
+    for _ in range(50):
+        await loop_turns()
+    assert leaving.done() is interruptible
+    gate.set()
+    await leaving
+    for told in (Runtime.__doc__, Runtime.until_stopped.__doc__):
+        assert "`interruptible=False`" in str(told)

@@ -209,13 +209,10 @@ async def test_what_a_person_has_to_mend_is_not_tried_again(error: Exception, ag
     async def look_again(_session: str) -> None:
         raise error
 
-    async def nothing(_actor: SessionActor) -> bool:
-        return False
-
     async def wake(_actor: SessionActor) -> None:
         """Nothing is due."""
 
-    sessions = Sessions(ground(), next_run=nothing, wake=wake, look_again=look_again)
+    sessions = Sessions(ground(), next_run=None, wake=wake, look_again=look_again)
     sessions.try_again("s", error)
     assert bool(sessions.alarm._times()) is again
     await sessions.leave(0)

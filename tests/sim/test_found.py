@@ -16,8 +16,10 @@ from semel.adapters.memory.store import Medium
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.frame import Frame
+from semel.core.records import Record, RunFinished
 from semel.core.values import Effect
 from semel.engine import flight
+from semel.engine.barrier import Barrier
 from semel.engine.session import SessionActor
 from semel.errors import AppendRefused, CallNotSent, OutcomeUnknown, SessionBusy, WriterPoisoned
 from semel.faces.cli.simulate import build
@@ -124,8 +126,16 @@ async def test_the_processes_of_a_tool_that_is_deaf_are_ended_before_anybody_ask
     assert happened == [mark, "asked"]
 
 
-async def test_a_verdict_beside_the_close_out_of_its_run_is_refused_by_name(tmp_path: Path) -> None:
+async def test_a_verdict_beside_the_close_out_of_its_run_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process died within the first barrier of a close-out; the next one is at the second when a person goes on."""
+    commit, gate = Barrier.commit, asyncio.Event()
+
+    async def second_is_held(self: Barrier, records: Sequence[Record]) -> None:
+        if any(isinstance(record, RunFinished) for record in records):
+            await gate.wait()
+        await commit(self, records)
 
     async def lost(_arguments: object, _call: object) -> object:
         raise OutcomeUnknown("nobody knows")
@@ -144,9 +154,11 @@ async def test_a_verdict_beside_the_close_out_of_its_run_is_refused_by_name(tmp_
     log.with_name("status.json").unlink()
     (tmp_path / "state" / "index.db").unlink()  # nothing testifies to what is cut off here
     async with Runtime(tmp_path / "state", agents=[agent], recover="manual") as runtime:
+        monkeypatch.setattr(Barrier, "commit", second_is_held)
         await runtime.resume("s")
         with pytest.raises(SessionBusy, match="just being closed"):
             await runtime.resolve(item.call.call_key, "happened", go_on=True)
+        gate.set()
 
 
 class Trusting(Reader):

@@ -19,9 +19,10 @@ CLOSE_OUTS = frozenset({Outcome.INTERRUPTED, Outcome.MAX_STEPS})
 
 
 class Approval(Frozen, frozen=True, kw_only=True):
-    """A call that a person was asked about, and the answer once there is one."""
+    """A call that a person was asked about, at this seq, and the answer once there is one."""
 
     asked: ApprovalRequested
+    at: int
     resolved: ApprovalResolved | None = None
 
 
@@ -29,9 +30,9 @@ class CallState(Frozen, frozen=True, kw_only=True):
     """One call of the open batch. At most one of `refusal` and `result` ends it.
 
     `returned` is an outcome that an earlier record than `tool_result` has brought: an early return, or the stand-in of a
-    deferred call, and `output_at` the seq of that record; `ended_at` is the seq of the one that ends it. `args` are arguments
-    that a person or a hook changed. `torn_outcome` says that its outcome stands in a write that never became whole: nothing was
-    sent because of it.
+    deferred call, and `output_at` the seq of that record; `ended_at` is the seq of the one that ends it, and `held_at` that of
+    the one that says it is held. `args` are arguments that a person or a hook changed. `torn_outcome` says that its outcome
+    stands in a write that never became whole: nothing was sent because of it.
     """
 
     planned: PlannedCall
@@ -50,6 +51,7 @@ class CallState(Frozen, frozen=True, kw_only=True):
     tag: int | None = None
     output_at: int = 0
     ended_at: int = 0
+    held_at: int = 0
 
     @property
     def settled(self) -> Settlement | None:

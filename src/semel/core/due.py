@@ -2,11 +2,9 @@
 
 from semel.core.approve import expire_approvals
 from semel.core.effects import Decision, DeliverResult, UnderWay
-from semel.core.late import deliver_result
+from semel.core.late import GIVEN_UP, deliver_result
 from semel.core.state import Session
 from semel.core.waiting import PAUSES, RESUMED, WaitKind, pause_of, waits_of
-
-GIVEN_UP = "The result did not come in time; nobody waits for it any more. It may still take effect: do not ask for it again."
 
 
 def due_at(state: Session) -> int | None:

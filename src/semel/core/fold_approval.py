@@ -21,6 +21,7 @@ def apply_to_approval(state: Session, logged: Position, record: ApprovalRecord) 
             approvals = _asked(state, logged, step, record)
         case ApprovalResolved():
             approvals = _resolved(state, logged, step, record)
+            state = replace(state, decisions=state.decisions + 1)
         case _:
             assert_never(record)
     return with_step(state, replace(step, approvals=approvals))
@@ -49,7 +50,7 @@ def _asked(state: Session, logged: Position, step: Step, record: ApprovalRequest
         raise contradiction(
             state, logged, Reason.TOOL_CALL_MISMATCH, f"a person is asked about other arguments of call {record.ordinal}"
         )
-    return (*step.approvals, Approval(asked=record))
+    return (*step.approvals, Approval(asked=record, at=logged.seq))
 
 
 def _resolved(state: Session, logged: Position, step: Step, record: ApprovalResolved) -> tuple[Approval, ...]:

@@ -222,7 +222,7 @@ def _held(state: Session, logged: Position, record: ToolCallProviderHeld) -> Ses
     run, _, batch = _open_batch(state, logged, record.batch_id)
     if record.sequential != is_sequential(run, batch):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, f"call {record.ordinal} is of a batch that runs otherwise")
-    put(call, "held", record)
+    change(call, held=record, held_at=logged.seq)
     _went_on(state)
     return _owed(state, logged, call, record)
 

@@ -14,6 +14,9 @@ from semel.core.state import Session
 from semel.core.values import Effect
 from semel.errors import KeyReuse, UnknownCall
 
+GIVEN_UP = "The result did not come in time; nobody waits for it any more. It may still take effect: do not ask for it again."
+"""What a held call is given by semel itself, when its time is over."""
+
 
 def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay | None) -> Decision:
     """Take a result in; the same result again changes nothing. A run that is carried and waited for it goes on.
@@ -47,7 +50,18 @@ def deliver_result(state: Session, command: DeliverResult, under_way: UnderWay |
         return Decision(records=(record,))
     if (found.output, found.is_error) == (record.output, record.is_error):
         return Decision()
-    raise KeyReuse(f"call {command.call_key} was given another result before; the first one stands")
+    raise KeyReuse(_stands(state, command.call_key, found))
+
+
+def _stands(state: Session, call_key: str, found: LateResult) -> str:
+    """Why another result is not taken: whose the log has, and what to do with the real one."""
+    if (found.kind, found.output.text) != ("expired", GIVEN_UP):
+        return f"call {call_key} was given another result before; the first one stands"
+    return (
+        f"the time of call {call_key} was over before this result came. The log has semel's own word that none came, and that "
+        f"stands: the model may have read it. For it to know of the real one, send it as a message: `semel send` to session "
+        f"{state.session!r}"
+    )
 
 
 def _held_at(batch: Batch | None, call_key: str) -> int | None:

@@ -332,6 +332,7 @@ class Session(Frozen, frozen=True, kw_only=True):
     `prefix` names what stands before the first message of its requests: some models bind their state to that, too.
     `manner` is how its requests are written beside that. `answered` are the target, the prefix, the manner and whether tags were
     shown, of the last request that was answered; `changed` is what else is not as it was then.
+    `decisions` counts the approvals that were answered, or whose time is over.
     """
 
     session: str
@@ -366,6 +367,7 @@ class Session(Frozen, frozen=True, kw_only=True):
     owed: Table[OwedCall] = field(default_factory=Table)
     handles: Table[str] = field(default_factory=Table)
     late: Table[LateResult] = field(default_factory=Table)
+    decisions: int = 0
     next_tag: int = 1
     tag_family: str | None = None
     compaction: Compaction = Compaction()

@@ -10,7 +10,7 @@ from semel.core.status import StatusState, status_of
 from semel.core.values import Frozen, Usage
 from semel.errors import need
 
-VERSION = 6
+VERSION = 7
 
 
 class Summary(Frozen, frozen=True, kw_only=True):
@@ -19,7 +19,8 @@ class Summary(Frozen, frozen=True, kw_only=True):
     `open_run` is set while a run is open, `due_ms` when the next thing is due (its next request, the end of an approval or of a
     held call), Unix milliseconds. `unknown` are calls that need a person, each with the agent of its run; `resolved` counts
     those that have their verdict. `open_calls` wait for somebody, and `queued` counts the messages that wait for a run of their
-    own. `usage` is the newest run's. `why` says in words what a paused run was refused.
+    own. `answers` counts the approvals that were answered and the results that were delivered, in all its runs. `usage` is the
+    newest run's. `why` says in words what a paused run was refused.
     """
 
     version: int
@@ -35,6 +36,7 @@ class Summary(Frozen, frozen=True, kw_only=True):
     unknown: tuple[tuple[UnknownCall, AgentRef], ...] = ()
     resolved: int = 0
     open_calls: tuple[OpenCall, ...] = ()
+    answers: int = 0
     queued: int = 0
     usage: Usage = Usage()
     why: str | None = None
@@ -57,6 +59,7 @@ def summary_of(state: Session, digest: str) -> Summary:
         unknown=tuple((call, agent_of(state, call)) for call in state.unknown),
         resolved=sum(1 for _ in state.resolved.values()),
         open_calls=open_calls(state),
+        answers=state.decisions + len(state.late),
         queued=len(state.queue),
         usage=status.usage if status else Usage(),
         why=status.error.message if run and status and status.error else None,

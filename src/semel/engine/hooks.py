@@ -8,13 +8,13 @@ import asyncio
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import MsgspecError, json
 from msgspec.structs import replace
 
 from semel.core.arguments import check_arguments, parse_arguments
-from semel.core.effects import Answered, Message, Send
+from semel.core.effects import Answered
 from semel.core.hook_notes import CHANGED, DENIED, FAILED, HookNote, ToolOutput
 from semel.core.outcomes import Outcome, Refusal, Settlement, describe
 from semel.core.plan import CUT, refusal
@@ -40,7 +40,6 @@ from semel.errors import HookRefused
 from semel.ports.hook import Hooks, NamedHook, PostAssistant, PostTool, PreTool, PreUser, Refuse
 from semel.ports.world import Clock
 
-CommandT = TypeVar("CommandT", Send, Message)
 HOOK_SECONDS = 30.0
 """How long one hook may take to answer."""
 MESSAGE_CHARS_MOST = 500
@@ -83,13 +82,6 @@ class Asker:
                 notes.append(HookNote(phase="pre_user", hook=hook.name, verdict=CHANGED, messages=(was,)))
                 text = found
         return text, tuple(notes)
-
-    async def prepared(self, command: CommandT) -> CommandT:
-        """A send, or a message of any delivery, as it is to be recorded. Raises HookRefused."""
-        if not self.hooks.pre_user:
-            return command
-        text, notes = await self.message(command.text, command.parts)
-        return replace(command, text=text, hooks=notes)
 
     async def answer(self, answered: Answered, offered: Sequence[ToolSpec]) -> Answered:
         """The answer as the post-assistant hooks leave it, with what the pre-tool hooks say of its calls."""

@@ -20,7 +20,6 @@ from semel.core.waiting import WaitKind, pause_of
 from semel.engine.barrier import Barrier
 from semel.engine.feed import Feed
 from semel.engine.flights import Flights
-from semel.engine.hooks import Asker, CommandT
 from semel.engine.inbox import AtRest, Choose, Inbox
 from semel.engine.kit import Kit
 from semel.engine.loop import Wishes, run_to_rest
@@ -93,9 +92,7 @@ class SessionActor:
         Where the log is full, a queued message, which was accepted, gets the run that room was kept for: one that ends by name.
         """
         queued = command.key in self.state.queue_index
-        if not queued:  # a queued message went past the hooks when it was accepted
-            command = await self.prepared(command, kit)
-        self._refuse_second_run()
+        self.refuse_second_run()
         decision = send(self.state, command)
         try:
             await self._start(decision, kit)
@@ -119,11 +116,6 @@ class SessionActor:
         """Make the files of a message durable; before it is sent."""
         for content in contents:
             await asyncio.to_thread(self._barrier.blobs.put, content)
-
-    async def prepared(self, command: CommandT, kit: Kit) -> CommandT:
-        """A message as it is to be recorded, behind the pre-user hooks. Raises HookRefused, and nothing was accepted."""
-        asker = Asker(hooks=kit.hooks, clock=self._ground.clock, session=self.state.session, context=command.context)
-        return await asker.prepared(command)
 
     async def resume(self, kit: Kit, *, checked: bool = True) -> str | None:
         """Carry on the open run; answered with its id once that is durable, None if no run is open.
@@ -177,7 +169,7 @@ class SessionActor:
         known = self.state.continued.get(command.call_key)
         if known is not None:
             return known
-        self._refuse_second_run()
+        self.refuse_second_run()
         decided = continue_run(self._ahead(verdict), go_on, command.call_key)
         await self._start(Decision(records=(*verdict, *decided.records), effects=decided.effects), kit)
         return self._newest()
@@ -270,7 +262,8 @@ class SessionActor:
         )
         return fold(places, state)
 
-    def _refuse_second_run(self) -> None:
+    def refuse_second_run(self) -> None:
+        """Raise SessionBusy where a run is open, so that no other can start."""
         pause = pause_of(self.state)
         if pause is not None:
             raise waits_for_somebody(self.state.session, pause)

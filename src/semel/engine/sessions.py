@@ -6,7 +6,6 @@ when its session has been given back, but does not wait for the run behind it, w
 """
 
 import asyncio
-import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -19,10 +18,11 @@ from semel.engine.alarm import Alarm
 from semel.engine.diary import Diary
 from semel.engine.feed import Subscription
 from semel.engine.lookout import Lookout
+from semel.engine.outside import Doors, NotReady
 from semel.engine.resume import Ground, Left
 from semel.engine.session import SessionActor, open_actor
 from semel.engine.teller import Teller
-from semel.errors import CallNotSent, CorruptLog, RuntimeLeft, SemelError, SessionBusy, StoreError, UsageError
+from semel.errors import BadAgent, CallNotSent, CorruptLog, RuntimeLeft, SemelError, SessionBusy, StoreError, UsageError, need
 
 LEFT_SESSIONS_MOST = 64
 """So many sessions that were given back are remembered, the latest ones: where their messages are, not what they say."""
@@ -33,7 +33,13 @@ RENDERED_BYTES_MOST = 64 * 1024 * 1024
 """So much of their requests is kept, so that the next one need not be made from the start of the conversation."""
 
 Begin = Callable[[SessionActor], Awaitable[str | None]]
-"""Does something in a session; returns the id of the run that it concerns, if there is one."""
+"""Does something in a session; returns the id of the run that it concerns, if there is one.
+
+It raises NotReady before it has done anything where something is to be made outside the door first, and is called again then.
+"""
+
+StartNext = Callable[[SessionActor], Awaitable[bool]]
+"""Starts the next run of a session at rest; False where none is due. Raises NotReady like `Begin`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +60,14 @@ class Sessions:
         self,
         ground: Ground,
         *,
-        next_run: Callable[[SessionActor], Awaitable[bool]] | None,
+        next_run: Callable[[], StartNext] | None,
         wake: Begin,
         look_again: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`next_run` starts the run that is due in a session at rest, None leaves that to others; `wake` does what time made due.
+        """`next_run` gives what starts the next runs of one session; without it they are left to others.
 
-        `look_again` does what others have made due in a session that was given back; without it nobody looks.
+        `wake` does what time has made due. `look_again` does what others have made due in a session that was given back; without
+        it nobody looks.
         """
         self.diary = Diary()
         self.actors: dict[str, SessionActor] = {}
@@ -72,8 +79,9 @@ class Sessions:
         self._left: dict[str, Left] = {}
         self._minders: dict[str, asyncio.Task[None]] = {}
         self._rests: dict[str, dict[str, asyncio.Future[Session]]] = {}
-        self._starting: set[asyncio.Task[bool]] = set()
-        self._doors: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._starting: set[asyncio.Future[bool] | asyncio.Future[None]] = set()
+        self._for_next: dict[str, asyncio.Future[None]] = {}
+        self._doors: Doors[str] = Doors()
         self.alarm = Alarm(ground.clock, self._wake_up)
         self._look_again = look_again
         self.lookout = Lookout(
@@ -86,7 +94,38 @@ class Sessions:
 
         Raises what opening raises (SessionBusy, LogDamaged, NewerWriter, CorruptLog), what `begin` raises, and RuntimeLeft.
         """
-        async with self._door(session):
+        while True:
+            try:
+                return await self._within(session, begin)
+            except NotReady as missing:
+                if self.left or not await self._made(missing):
+                    raise RuntimeLeft("the runtime was left before anything was done") from None
+
+    async def _made(self, missing: NotReady, for_next: str | None = None) -> bool:
+        """Do outside what somebody missed within; False where that was given up. Raises what it raises.
+
+        Leaving does not wait for it, and what is made `for_next` run of a session is given up where another one starts there.
+        """
+        making = asyncio.ensure_future(missing.work())
+        self._starting.add(making)
+        if for_next is not None:
+            self._for_next[for_next] = making
+        try:
+            await making
+        except asyncio.CancelledError:
+            if need(asyncio.current_task(), "a coroutine runs in a task").cancelling():
+                raise
+            if not making.cancelling():
+                raise BadAgent("a hook of the agent, or a source of its tools, was cancelled by itself") from None
+            return False
+        finally:
+            self._starting.discard(making)
+            if for_next is not None:
+                del self._for_next[for_next]
+        return True
+
+    async def _within(self, session: str, begin: Begin) -> Entered:
+        async with self._doors.of(session):
             if self.left:
                 raise RuntimeLeft("the runtime was left; send within its `async with` block")
             actor = await self._opened(session)
@@ -112,10 +151,10 @@ class Sessions:
         self.left = True
         await self.alarm.close()
         await self.lookout.close()
-        for starting in self._starting:  # nothing waits for a server that is slow to say which tools it has
+        for starting in self._starting:  # nothing waits for a hook, or for a server that is slow to say which tools it has
             starting.cancel()
         await self._stop_all(drain_seconds)
-        for door in list(self._doors.values()):
+        for door in self._doors.all():
             async with door:  # whoever is within has begun before we left; what it began is stopped below
                 pass
         await self._stop_all(drain_seconds)
@@ -144,13 +183,6 @@ class Sessions:
             self.lookout.forget(session)
         return actor
 
-    def _door(self, session: str) -> asyncio.Lock:
-        """One at a time may open a session or begin something in it. A door that nobody stands at is forgotten."""
-        door = self._doors.get(session)
-        if door is None:
-            door = self._doors[session] = asyncio.Lock()
-        return door
-
     def _rest_of(self, session: str, actor: SessionActor, run_id: str | None) -> "asyncio.Future[Session]":
         """The state at the end of a run, or where it is left; it is there already for a run that nobody carries."""
         waiting = self._rests.get(session)
@@ -163,8 +195,10 @@ class Sessions:
     async def _mind_or_close(self, session: str, actor: SessionActor) -> None:
         """See to it that someone gives the session back behind its runs; one with nothing to carry is given back now."""
         if session in self._minders:
+            if actor.running and (making := self._for_next.get(session)) is not None:
+                making.cancel()
             return
-        if not actor.running and not actor.failed_unheard and not self._next_is_due(actor):
+        if not (actor.running or actor.failed_unheard or self._next_is_due(actor)):
             await self._close(session, actor)
             return
         self._rests[session] = {}
@@ -174,29 +208,10 @@ class Sessions:
         """Whether a message waits in the queue whose run is to be started here and now."""
         return self._next_run is not None and not self.left and due_message(actor.state) is not None
 
-    async def _goes_on(self, session: str, actor: SessionActor) -> bool:
-        """Start the next run that is due; one that cannot start now waits on, and the diary says why.
-
-        A start that leaving cuts short has either written nothing, and its message waits on, or its run is carried.
-        """
-        if self._next_run is None or not self._next_is_due(actor):
-            return False
-        starting = asyncio.ensure_future(self._next_run(actor))
-        self._starting.add(starting)
-        try:
-            return await starting
-        except asyncio.CancelledError:
-            if not self.left:
-                raise
-        except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
-            if not starting.cancelling():
-                self.write_down(session, "begin", error)
-                self.try_again(session, error)
-        finally:
-            self._starting.discard(starting)
-        return actor.running
-
     async def _mind(self, session: str, actor: SessionActor) -> None:
+        """Wait for each run, start the one behind it, and give the session back behind the last."""
+        start = None if self._next_run is None else self._next_run()
+        failed_to_make = False
         while True:
             failure: BaseException | None = None  # of this carrying; one behind it may go well
             try:
@@ -204,24 +219,69 @@ class Sessions:
             except Exception as error:  # noqa: BLE001  whoever waits for the run is told
                 self.write_down(session, "carry", error)
                 failure = error
-            if failure is None and (self._next_is_due(actor) or self._door(session).locked()):
+            if failure is None and (self._next_is_due(actor) or self._doors.of(session).locked()):
                 self._tell(session, actor.state, only_ended=True)  # it is not given back yet, and that may take long
-            async with self._door(session):
-                if actor.running or (failure is None and await self._goes_on(session, actor)):
-                    self._tell(session, actor.state, only_ended=True)
-                    continue
-                try:
-                    await self._close(session, actor)
-                except Exception as error:  # noqa: BLE001  as above
-                    failure = failure or error
-                del self._minders[session]
-                if failure is None:
-                    self.alarm.went_well(session)
-                else:
-                    self.try_again(session, failure)
-                self._tell(session, actor.state, failure)
-                del self._rests[session]
-                return
+            missing: NotReady | None = None
+            async with self._doors.of(session):
+                goes_on = actor.running
+                if not goes_on and failure is None and start is not None and not failed_to_make:
+                    try:
+                        goes_on = await self._goes_on(session, actor, start)
+                    except NotReady as error:
+                        missing = error
+                if not goes_on and missing is None:
+                    await self._give_back(session, actor, failure)
+                    return
+                self._tell(session, actor.state, only_ended=True)
+            failed_to_make = missing is not None and await self._failed_to_make(session, missing)
+
+    async def _failed_to_make(self, session: str, missing: NotReady) -> bool:
+        """Make what the next run needs. Where that fails its message waits on, and the diary says why."""
+        try:
+            await self._made(missing, for_next=session)
+        except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
+            self.write_down(session, "begin", error)
+            self.try_again(session, error)
+            return True
+        return False
+
+    async def _goes_on(self, session: str, actor: SessionActor, start: StartNext) -> bool:
+        """Start the next run that is due; one that cannot start now waits on, and the diary says why. Raises NotReady.
+
+        A start that leaving cuts short has either written nothing, and its message waits on, or its run is carried.
+        """
+        if not self._next_is_due(actor):
+            return False
+        starting = asyncio.ensure_future(start(actor))
+        self._starting.add(starting)
+        try:
+            return await starting
+        except NotReady:
+            raise
+        except asyncio.CancelledError:
+            if not self.left:
+                raise
+        except Exception as error:  # noqa: BLE001  as above
+            if not starting.cancelling():
+                self.write_down(session, "begin", error)
+                self.try_again(session, error)
+        finally:
+            self._starting.discard(starting)
+        return actor.running
+
+    async def _give_back(self, session: str, actor: SessionActor, failure: BaseException | None) -> None:
+        """End the minding of a session, within its door, and tell whoever waits for a run of it."""
+        try:
+            await self._close(session, actor)
+        except Exception as error:  # noqa: BLE001  whoever waits for the run is told
+            failure = failure or error
+        del self._minders[session]
+        if failure is None:
+            self.alarm.went_well(session)
+        else:
+            self.try_again(session, failure)
+        self._tell(session, actor.state, failure)
+        del self._rests[session]
 
     def _tell(self, session: str, state: Session, failure: BaseException | None = None, *, only_ended: bool = False) -> None:
         """Tell those who wait for a run: its end, or that it comes to none here."""

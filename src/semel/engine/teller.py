@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from semel.core.parked import wants_a_look
+from semel.core.parked import began_with, wants_a_look
 from semel.core.state import Session
 from semel.core.status import status_of
 from semel.core.values import derived_id
@@ -51,15 +51,13 @@ def parked_of(state: Session) -> Parked | None:
     run = state.run if pause_of(state) is WaitKind.AUTH_REQUIRED else None
     if status is None or not (calls or run is not None):
         return None
-    names = [key for key, _, _, _ in calls]
-    if run is not None:  # told once for each step, however often that is tried
-        names = [WaitKind.AUTH_REQUIRED, str(run.step.step_id if run.step is not None else 0)]
+    names, seq = began_with(state)
     return Parked(
         key=derived_id("parked", state.lineage, status.run_id, *names),
         session=state.session,
         run_id=status.run_id,
         agent=status.agent,
-        seq=ended.head if (ended := state.ended.get(status.run_id)) is not None else state.head,
+        seq=seq,
         state=status.state,
         reason=status.reason or status.state,
         calls=tuple(ParkedCall(call_key=key, tool=tool, arguments=arguments, kind=kind) for key, tool, arguments, kind in calls),

@@ -191,7 +191,8 @@ async def answer_others(runtime: "Runtime", keeper: "RunKeeper") -> tuple[Served
             run = await desk.perform(request.session, request.verb, request.args)
         except RuntimeLeft:
             raise Leaving("it is stopping, and takes nothing more") from None
-        return {"run_id": None if run is None else run.run_id, "head_seq": actor.state.head}
+        holds = keeper.sessions.actors.get(request.session, actor)  # it may have been given back meanwhile, and taken again
+        return {"run_id": None if run is None else run.run_id, "head_seq": holds.state.head}
 
     try:
         return await control.serve(handle), None

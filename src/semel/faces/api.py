@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from semel import wiring
-from semel.core.decide import known_delivery, route
 from semel.core.decide import resolve as decide_verdict
-from semel.core.effects import Message, Resolve, Send
+from semel.core.effects import Resolve, Send
 from semel.core.records import Delivery, LateKind, Verdict
 from semel.core.status import Status, status_of
 from semel.core.texts import CONTINUE_INPUT
@@ -23,26 +22,26 @@ from semel.core.values import JSON
 from semel.engine.diary import Diary, StopOutcome
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit
+from semel.engine.outside import Prepared
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor
 from semel.errors import ApprovalClosed, SemelError, SessionBusy, UnknownCall, need
 from semel.faces.agent import Agent, checked_delivery, checked_verdict
 from semel.faces.answering import answer_others
 from semel.faces.asking import (
-    RouteChanged,
     approval_of,
     cancel_of,
     checked_approval,
     checked_cancel,
     checked_result,
     checked_stop,
-    message_of,
     result_of,
     retract_of,
     stop_of,
 )
 from semel.faces.crew import AgentAny, AgentFinder, Crew
-from semel.faces.files import Files, attached, check_files
+from semel.faces.delivering import Delivering
+from semel.faces.files import Files, attached
 from semel.faces.handles import SessionHandle
 from semel.faces.resources import Resources, resources
 from semel.faces.run import RunHandle
@@ -50,9 +49,11 @@ from semel.faces.run_keeper import RunKeeper
 from semel.faces.signals import Stop
 from semel.faces.views import (
     InboxItem,
+    WaitingCall,
     answered_approval,
     check_known,
     events_behind,
+    find_asked,
     find_call,
     find_waiting_call,
     inbox_of,
@@ -74,8 +75,9 @@ class Runtime:
     again when something is due, or when another process has answered or has given back what it held; "manual" leaves that to
     `resume`; "never" also leaves it to others to go on behind what is asked of a run that nobody carries: it is only recorded.
     On leaving, nothing new is started, calls under way get `drain_seconds` to come back and are recorded, and a run that is not
-    finished stays open for a resume. `diary` tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the
-    block other processes of this user can ask for what concerns the sessions that are held; `unreachable` says why they cannot.
+    finished stays open for a resume. A call of a tool with `interruptible=False` is waited for, however long it takes. `diary`
+    tells what went wrong meanwhile, `stop_outcome` how it was left (F6-F11). Within the block other processes of this user can
+    ask for what concerns the sessions that are held; `unreachable` says why they cannot.
     """
 
     def __init__(
@@ -149,15 +151,16 @@ class Runtime:
     async def until_stopped(self) -> None:
         """Wait for SIGINT or SIGTERM, then return, so that the block is left in good order; a second one leaves at once.
 
-        For the main thread of a service. On leaving, calls under way get `drain_seconds` to come back and are recorded; what
-        has not come back by then is handed over to the next process.
+        For the main thread of a service. On leaving, calls under way get `drain_seconds` to come back and are recorded. Those
+        that have not by then are interrupted, and what is still not known is handed over to the next process; a call of a tool
+        with `interruptible=False` is waited for, however long it takes.
         """
         stop = Stop()
         stop.listen()  # until the process ends: the second signal may come while the block is being left
         await stop.asked
 
     def inbox(self) -> list[InboxItem]:
-        """All calls whose outcome is unknown, over all sessions."""
+        """All calls whose outcome is unknown, over all sessions. It may read many logs, so a service asks in a thread."""
         return list(inbox_of(self._ground.store))
 
     def new_key(self) -> str:
@@ -179,43 +182,19 @@ class Runtime:
         text, key, context = checked_delivery(text, self.new_key() if key is None else key, context)
         beside = attached(files)
 
-        async def build(*, starts: bool) -> tuple[Send, Kit]:
-            command, kit = await self._keeper.crew.new_run(agent, text, key, context, delivery, parts=beside.parts, starts=starts)
-            check_files(beside.parts, kit.model.bundle)
-            return command, kit
-
-        try:
-            built = await build(starts=delivery is None)
-        except SemelError:
-            if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
-                raise
-            built = None
-
-        async def begin(actor: SessionActor) -> str:
-            while True:
-                known = known_delivery(actor.state, key, text, context, delivery or "send", parts=beside.parts)
-                if known is not None:
-                    if self._keeper.carries and (actor.state.run is None or actor.state.run.run_id == known):
-                        await self._keeper.carry_on(actor)
-                    return known
-                starts = delivery is None or route(actor.state, delivery) == "send"
-                whole = delivery is None or not starts  # a delivery is built without asking sources, which a run needs
-                command, kit = built if built and whole else await build(starts=starts)
-                await actor.keep(beside.contents)
-                if delivery is None or starts:
-                    return await actor.send(command, kit)
-                message = Message(key=key, text=text, delivery=delivery, agent=command.agent, context=context, parts=beside.parts)
-                try:
-                    message = await actor.prepared(message, kit)
-                    await self._keeper.ask(actor, message_of(message))
-                except RouteChanged:
-                    continue
-                return actor.state.keys[key].run_id
-
-        if delivery is not None:
-            handle = await self._keeper.enter(session, begin, agent.output)
-        else:
-            handle = await self._keeper.behind_open_run(session, begin, agent.output, key=key)
+        coming = Delivering(
+            keeper=self._keeper, agent=agent, text=text, key=key, context=context, delivery=delivery, beside=beside
+        )
+        async with self._keeper.deliveries.of((session, key)):  # tried again meanwhile, it is answered by its key, not by hooks
+            if delivery is not None:
+                handle = await self._keeper.enter(session, coming.into, agent.output)
+                return need(handle, "a message has a run")
+            try:
+                await coming.build(starts=True)
+            except SemelError:
+                if not is_known(self._ground.store, session, key):  # a finished run needs neither its agent nor its model
+                    raise
+            handle = await self._keeper.behind_open_run(session, coming.into, agent.output, key=key)
         return need(handle, "a message has a run")
 
     async def retract(self, session: str, key: str, *, by: str | None = None) -> None:
@@ -267,28 +246,27 @@ class Runtime:
 
         A run that waited for it goes on by itself; else the session's next request has it. Raises UnknownCall, KeyReuse.
         """
-        found = find_waiting_call(self._ground.store, call)
+        found = await asyncio.to_thread(find_waiting_call, self._ground.store, call)
         command = checked_result(found.call.call_key, text, is_error=is_error, kind=kind, event_id=event_id)
         return await self._keeper.tell(found.session, lambda _: result_of(command))
 
     async def _decide(
         self, call: str, decision: str, *, by: str | None, arguments: str | None, note: str | None
     ) -> RunHandle[Any] | None:
-        try:
-            found = find_waiting_call(self._ground.store, call)
-        except UnknownCall as error:
-            self._check_answered(call, decision, arguments, error)
-            return None  # the same answer again, of a run that went on since
-        command = checked_approval(found.call.call_key, decision, by=by, arguments=arguments, note=note)
-        return await self._keeper.tell(found.session, lambda actor: approval_of(command, actor.policy))
-
-    def _check_answered(self, call: str, decision: str, arguments: str | None, unknown: UnknownCall) -> None:
-        """Raises ApprovalClosed for another answer than the one that stands, and `unknown` where there is none."""
-        found = answered_approval(self._ground.store, call)
-        if found is None:
-            raise unknown
+        found = await asyncio.to_thread(find_asked, self._ground.store, call)
+        if isinstance(found, WaitingCall):
+            key, session = found.call.call_key, found.session
+            command = checked_approval(key, decision, by=by, arguments=arguments, note=note)
+            try:
+                return await self._keeper.tell(session, lambda actor: approval_of(command, actor.policy))
+            except UnknownCall:  # it may have been answered since it was found, and its run have gone on
+                stands = await asyncio.to_thread(answered_approval, self._ground.store, key, [session])
+                if stands is None:
+                    raise
+                found = stands
         if (found.decision, found.args) != (decision, arguments):
             raise ApprovalClosed(f"call {found.call_key} was {found.decision}; an answer stands")
+        return None
 
     async def resolve(
         self,
@@ -304,9 +282,10 @@ class Runtime:
 
         An equal verdict again changes nothing. Raises UnknownCall, VerdictConflict, SessionBusy.
         """
-        item = find_call(self._ground.store, call)
+        item = await asyncio.to_thread(find_call, self._ground.store, call)
         command = checked_verdict(item.call.call_key, verdict, by=by, output=output, note=note)
-        new = decide_verdict(view_of(self._ground.store, item.session).state, command)  # refuses before the lease is taken
+        view = await asyncio.to_thread(view_of, self._ground.store, item.session)
+        new = decide_verdict(view.state, command)  # refuses before the lease is taken
         if not new and not go_on:
             return None
 
@@ -320,10 +299,10 @@ class Runtime:
             return None
         self.check_open_run(item.session)
 
-        key = f"continue:{command.call_key}"
+        key, prepared = f"continue:{command.call_key}", Prepared[tuple[Send, Kit]]()
 
         async def begin(actor: SessionActor) -> str:
-            run_id = await self._continue(actor, command, item.call.run_id, key)
+            run_id = await self._continue(actor, command, item.call.run_id, key, prepared)
             if actor.state.run is not None and actor.state.run.run_id == run_id:
                 await self._keeper.carry_on(actor)  # an equal verdict again, behind a death in the run that it began
             return run_id
@@ -338,9 +317,11 @@ class Runtime:
         check_known(self._ground.store, session)
         self.check_open_run(session)
 
+        start_next = self._keeper.starter(go_on=go_on)
+
         async def begin(actor: SessionActor) -> str | None:
             run_id = await self._keeper.carry_on(actor)
-            if run_id is None and await self._keeper.start_next(actor, go_on=go_on):
+            if run_id is None and await start_next(actor):
                 return actor.state.newest
             return run_id
 
@@ -362,10 +343,13 @@ class Runtime:
         """See `SessionHandle.events`."""
         return events_behind(self._ground.store, session, after)
 
-    async def _continue(self, actor: SessionActor, command: Resolve, run_id: str, key: str) -> str:
+    async def _continue(
+        self, actor: SessionActor, command: Resolve, run_id: str, key: str, prepared: Prepared[tuple[Send, Kit]]
+    ) -> str:
         ended = actor.state.ended.get(run_id)
         if ended is None:
             raise SessionBusy(f"session {actor.state.session!r}: the run of this call is just being closed; ask again")
-        agent = self._keeper.crew.agent_of(ended.agent, actor.state.session)
-        go_on, kit = await self._keeper.crew.new_run(agent, CONTINUE_INPUT, key, ended.context)
+        agent, context = self._keeper.crew.agent_of(ended.agent, actor.state.session), ended.context
+        new_run = self._keeper.crew.new_run
+        go_on, kit = await prepared.take(key, lambda: new_run(agent, CONTINUE_INPUT, key, context), slow=bool(agent.sources()))
         return await actor.resolve_and_continue(command, go_on, kit)

@@ -6,18 +6,20 @@ from typing import Any, TypeVar
 
 from semel.core.decide import due_message
 from semel.core.due import due_at, is_idle, overdue
-from semel.core.state import Run
+from semel.core.effects import Send
+from semel.core.state import QueuedMessage, Run
 from semel.core.values import UserMessage
 from semel.core.waiting import WaitKind, pause_of
 from semel.engine.alarm import FIRST_AGAIN_SECONDS, MOST_AGAIN_SECONDS
 from semel.engine.diary import EVERY_SESSION
 from semel.engine.inbox import Choose
 from semel.engine.kit import Kit, closing_kit
+from semel.engine.outside import Doors, Prepared
 from semel.engine.resume import Ground
 from semel.engine.session import SessionActor, waits_for_somebody
-from semel.engine.sessions import Begin, Sessions
+from semel.engine.sessions import Begin, Sessions, StartNext
 from semel.errors import BadAgent, OutcomePending, SemelError
-from semel.faces.crew import Crew
+from semel.faces.crew import AgentAny, Crew
 from semel.faces.run import RunHandle, stopped
 from semel.faces.views import check_known, view_of
 
@@ -35,9 +37,10 @@ class RunKeeper:
         self.ground = ground
         self.crew = crew
         look_again = self._look_again if looks else None
-        next_run = self.start_next if carries else None
+        next_run = self.starter if carries else None
         self.sessions = Sessions(ground, next_run=next_run, wake=self.carry_on, look_again=look_again)
         self.carries = carries
+        self.deliveries: Doors[tuple[str, str]] = Doors()
 
     async def enter(self, session: str, begin: Begin, output: type[OutputT] | None = None) -> RunHandle[OutputT] | None:
         """Do something in a session; the handle of the run that it concerns, if there is one. Raises as `Sessions.enter` does."""
@@ -202,22 +205,30 @@ class RunKeeper:
         except SemelError:
             return closing_kit()
 
-    async def start_next(self, actor: SessionActor, *, go_on: bool = False) -> bool:
-        """The next message of the queue starts its run; False where none is due. `go_on` passes over an unknown call (P31).
+    def starter(self, *, go_on: bool = False) -> StartNext:
+        """What starts the run of the message whose turn it is in one session; `go_on` passes over an unknown call (P31).
 
-        Raises BadAgent where its agent is not at hand, BadSettings, UnknownModel.
+        Raises BadAgent where the message's agent is not at hand, BadSettings, UnknownModel.
         """
-        due = due_message(actor.state, go_on=go_on)
-        if due is None:
-            return False
+        prepared: Prepared[tuple[Send, Kit]] = Prepared()
+
+        async def start(actor: SessionActor) -> bool:
+            due = due_message(actor.state, go_on=go_on)
+            if due is None:
+                return False
+            message, agent = due, self.crew.agent_of(due.request.agent, actor.state.session)
+            slow = bool(agent.sources())
+            command, kit = await prepared.take(due.key, lambda: self._next_run(message, agent), slow=slow)
+            await actor.send(command, kit)
+            return True
+
+        return start
+
+    async def _next_run(self, due: QueuedMessage, agent: AgentAny) -> tuple[Send, Kit]:
         message = due.request.input[0].content
         said = message if isinstance(message, UserMessage) else UserMessage(text="")
-        agent = self.crew.agent_of(due.request.agent, actor.state.session)
-        command, kit = await self.crew.new_run(
-            agent, said.text, due.key, due.request.context, due.delivery or "queue", parts=said.parts
-        )
-        await actor.send(command, kit)
-        return True
+        delivery = due.delivery or "queue"
+        return await self.crew.new_run(agent, said.text, due.key, due.request.context, delivery, parts=said.parts)
 
     async def _record_overdue(self, actor: SessionActor) -> None:
         """What time has decided of a run that waited, one thing after the other."""

@@ -1,6 +1,6 @@
 """Sessions as a reader sees them: no lease, nothing written, only what can never vanish (P6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -176,7 +176,7 @@ def waiting_of(store: SessionStore) -> Waiting:
             unreadable[session] = error
             continue
         calls += [_item(session, call, agent, "unknown") for call, agent in found.unknown]
-        waiting += [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
+        waiting += _waiting_in(session, found)
         if owner is None and (run := _stranded(session, found)) is not None:
             stranded.append(run)
         if found.queued and found.open_run is None and owner is None:
@@ -215,32 +215,31 @@ def find_call(store: SessionStore, prefix: str) -> InboxItem:
 
 def waiting_calls(store: SessionStore) -> Iterator[WaitingCall]:
     """All calls of all sessions that somebody owes an answer or a result. A session that cannot be read is left out."""
-    for session in store.sessions():
-        try:
-            found = glance_of(store, session)
-        except SemelError:
-            continue
-        for call in found.open_calls:
-            yield WaitingCall(session=session, call=call, agent=found.agent or "")
+    return (call for session, found in _glances(store) for call in _waiting_in(session, found))
 
 
 def find_waiting_call(store: SessionStore, prefix: str) -> WaitingCall:
     """The one call that waits for somebody and whose key starts like this. Raises UnknownCall for none, or several.
 
-    A deferred call is found by its whole handle, too; one that was answered is found again, so that an answer can be repeated.
+    A deferred call is found by its whole handle, too. One that was answered is found again by either, so that an answer can be
+    repeated.
     """
-    if not prefix:
-        raise NoSuchCall("name the call by its key or the start of it, as `semel inbox` shows it")
-    found = [one for one in waiting_calls(store) if one.call.call_key.startswith(prefix) or one.call.handle == prefix]
-    found = found or [one for one in _answered_calls(store) if one.call.call_key.startswith(prefix)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
-    raise NoSuchCall(f"no call that waits for an answer or a result has a key that starts with {prefix!r}; see `semel inbox`")
+    found, _ = _named(store, prefix)
+    if found is None:
+        raise _no_such(prefix)
+    return found
 
 
-def answered_approval(store: SessionStore, prefix: str) -> ApprovalResolved | None:
+def find_asked(store: SessionStore, prefix: str) -> WaitingCall | ApprovalResolved:
+    """As `find_waiting_call`, or else the answer that stands, of a step that is over. Raises UnknownCall for none, or several."""
+    found, answered = _named(store, prefix)
+    stands = answered_approval(store, prefix, answered) if found is None else found
+    if stands is None:
+        raise _no_such(prefix)
+    return stands
+
+
+def answered_approval(store: SessionStore, prefix: str, sessions: Iterable[str] | None = None) -> ApprovalResolved | None:
     """The one answered approval whose call's key starts like this, also of a step that is over; None for none, or several."""
     found: list[ApprovalResolved] = []
 
@@ -249,7 +248,7 @@ def answered_approval(store: SessionStore, prefix: str) -> ApprovalResolved | No
         answers = (json.decode(payload, type=ApprovalResolved) for payload in marked)
         found.extend(answer for answer in answers if prefix and answer.call_key.startswith(prefix))
 
-    for session in store.sessions():
+    for session in store.sessions() if sessions is None else sessions:
         before = len(found)
         try:
             store.read(session, take=take)
@@ -258,8 +257,42 @@ def answered_approval(store: SessionStore, prefix: str) -> ApprovalResolved | No
     return found[0] if len(found) == 1 else None
 
 
-def _answered_calls(store: SessionStore) -> Iterator[WaitingCall]:
+def _named(store: SessionStore, prefix: str) -> tuple[WaitingCall | None, list[str]]:
+    """The call of that name, and the sessions in which something was answered: only their logs can hold an answer."""
+    if not prefix:
+        raise NoSuchCall("name the call by its key or the start of it, as `semel inbox` shows it")
+    found: list[WaitingCall] = []
+    answered: list[str] = []
+    for session, glance in _glances(store):
+        found += [one for one in _waiting_in(session, glance) if _is_named(one.call, prefix)]
+        answered += [session] if glance.answers else []
+    found = found or [one for one in _answered_calls(store, answered) if _is_named(one.call, prefix)]
+    if len(found) > 1:
+        raise NoSuchCall(f"{prefix!r} fits {len(found)} calls; give more of the key, as `semel inbox` shows it")
+    return (found[0] if found else None), answered
+
+
+def _is_named(call: OpenCall, name: str) -> bool:
+    return call.call_key.startswith(name) or call.handle == name
+
+
+def _no_such(prefix: str) -> NoSuchCall:
+    return NoSuchCall(f"no call that waits for an answer or a result has a key that starts with {prefix!r}; see `semel inbox`")
+
+
+def _glances(store: SessionStore) -> Iterator[tuple[str, Summary]]:
+    """What is known of each session, by the index first. One that cannot be read is left out."""
     for session in store.sessions():
+        with suppress(SemelError):
+            yield session, glance_of(store, session)
+
+
+def _waiting_in(session: str, found: Summary) -> list[WaitingCall]:
+    return [WaitingCall(session=session, call=call, agent=found.agent or "") for call in found.open_calls]
+
+
+def _answered_calls(store: SessionStore, sessions: Iterable[str]) -> Iterator[WaitingCall]:
+    for session in sessions:
         try:
             state = view_of(store, session).state
         except SemelError:
@@ -270,13 +303,12 @@ def _answered_calls(store: SessionStore) -> Iterator[WaitingCall]:
 
 
 def _all_calls(store: SessionStore) -> Iterator[InboxItem]:
-    for session in store.sessions():
-        try:
-            found = glance_of(store, session)
-            state = view_of(store, session).state if found.unknown or found.resolved else None
-        except SemelError:
+    for session, found in _glances(store):
+        if not (found.unknown or found.resolved):
             continue
-        if state is None:
+        try:
+            state = view_of(store, session).state
+        except SemelError:
             continue
         for call in state.unknown:
             yield _item(session, call, agent_of(state, call), "unknown")

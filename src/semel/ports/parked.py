@@ -19,9 +19,10 @@ class ParkedCall(Frozen, frozen=True, kw_only=True):
 
 
 class Parked(Frozen, frozen=True, kw_only=True):
-    """A session that waits. `key` names this waiting and nothing else: the run, and the calls or the step that wait.
+    """A session that waits. `key` names this waiting and nothing else: the run, and the calls that it began with, or its step.
 
-    `seq` is the last record. Without `calls` the run waits for another key (`reason` is `auth_required`), as `why` tells.
+    `seq` is the record that made it wait, and `calls` are those that still do. Without them the run waits for another key
+    (`reason` is `auth_required`), as `why` tells.
 
     `state` and `reason` are those of status.json; `next` is the command that goes on.
     """

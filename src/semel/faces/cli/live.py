@@ -35,6 +35,16 @@ def steer(*, prompt: str, session: str, key: str | None, options: RunOptions) ->
     return acknowledge(told, ground, options, session, "told", key=fixed)
 
 
+_POINTS = ("now", "step-boundary")
+
+
+def _point(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """When a run is to end, as the log has it. `step_boundary`, as Python writes it, is `step-boundary`."""
+    if value.replace("_", "-") not in _POINTS:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, _POINTS))}.")
+    return value.replace("-", "_")
+
+
 @verb(
     "semel cancel customer-42",
     "semel cancel customer-42 --at step-boundary",
@@ -43,7 +53,8 @@ def steer(*, prompt: str, session: str, key: str | None, options: RunOptions) ->
 @click.argument("session")
 @click.option(
     "--at",
-    type=click.Choice(["now", "step-boundary"]),
+    callback=_point,
+    metavar="[now|step-boundary]",
     default="now",
     help="Now, or when its step and the calls of it are done.",
 )
@@ -55,7 +66,7 @@ def cancel(*, session: str, at: str, by: str | None, options: RunOptions) -> int
     Calls whose tools allow it are cut short, others are waited for. Where no process runs the session, it is closed out here.
     """
     ground = _known(session, options)
-    told = tell(ground, options, session, "cancel", {"at": at.replace("-", "_"), "by": by}, carries=True)
+    told = tell(ground, options, session, "cancel", {"at": at, "by": by}, carries=True)
     return _ended(told, ground, options, session, "cancel")
 
 
