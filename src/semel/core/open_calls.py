@@ -2,9 +2,14 @@
 
 from typing import Literal
 
+import msgspec
+
+from semel.core.arguments import parse_arguments
+from semel.core.defaults import with_defaults
+from semel.core.outcomes import Refusal
 from semel.core.records import ApprovalRequested
 from semel.core.state import Session
-from semel.core.values import Frozen
+from semel.core.values import Frozen, ToolSpec
 from semel.errors import need
 
 OpenKind = Literal["approval", "held", "deferred"]
@@ -13,7 +18,8 @@ OpenKind = Literal["approval", "held", "deferred"]
 class OpenCall(Frozen, frozen=True, kw_only=True):
     """A call that waits for somebody. `since_ms` is when that began and `until_ms` when it is over by itself, if ever.
 
-    `handle` is what a deferred call's result comes under.
+    `handle` is what a deferred call's result comes under. `arguments` of one that a person is asked about have the defaults of
+    what was left out, as the rule that asks has judged them.
     """
 
     call_key: str
@@ -47,16 +53,26 @@ def _approvals(state: Session) -> tuple[OpenCall, ...]:
 def _approval(state: Session, asked: ApprovalRequested) -> OpenCall:
     run = need(state.run, "an approval is of an open run")
     step = need(run.step, "an approval is of a step")
+    tool = step.answer.calls[asked.ordinal].name if step.answer is not None else ""
     return OpenCall(
         call_key=asked.call_key,
-        tool=step.answer.calls[asked.ordinal].name if step.answer is not None else "",
-        arguments=step.arguments(asked.ordinal),
+        tool=tool,
+        arguments=_as_used(run.tool(tool), step.arguments(asked.ordinal)),
         kind="approval",
         run_id=run.run_id,
         since_ms=state.last_at_ms,
         until_ms=asked.expires_at_ms,
         why=asked.rule,
     )
+
+
+def _as_used(spec: ToolSpec | None, text: str) -> str:
+    """The arguments with the defaults of what was left out; the text itself where there are none."""
+    parsed = parse_arguments(text)
+    if spec is None or isinstance(parsed, Refusal):
+        return text
+    filled = with_defaults(spec.parameters, parsed)
+    return text if filled == parsed else msgspec.json.encode(filled).decode()
 
 
 def _owed(state: Session, *, paid: bool = False) -> tuple[OpenCall, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Approval, Step
+from semel.core.defaults import with_defaults
 from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
@@ -117,8 +118,11 @@ def _by_hook(step: Step, ordinal: int) -> Refusal | None:
 
 
 def ruling_on(spec: ToolSpec, arguments: dict[str, JSON] | Refusal, policy: Policy) -> Ruling:
-    """What the policy says of a call with these arguments; those that cannot be read are refused elsewhere."""
-    return Allow() if isinstance(arguments, Refusal) else policy(spec, arguments)
+    """What the policy says of a call with these arguments and the defaults of what was left out (a model cannot pass a rule so).
+
+    Arguments that cannot be read are refused elsewhere.
+    """
+    return Allow() if isinstance(arguments, Refusal) else policy(spec, with_defaults(spec.parameters, arguments))
 
 
 def declined(answer: ApprovalResolved) -> Refusal:

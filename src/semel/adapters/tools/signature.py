@@ -75,7 +75,7 @@ class Signature:
 class Arguments:
     """What an `ask` function is given: an attribute for each argument, of the type that the tool's function gets, defaults too.
 
-    An item, `arguments["cents"]`, is the argument as the model wrote it, as a function of a `Rule` gets it: KeyError if left out.
+    An item, `arguments["cents"]`, is the argument in JSON, as a function of a `Rule` gets it: KeyError without a value or default.
     """
 
     __slots__ = ("__filled", "__given")  # mangled, so that no parameter's name meets them
@@ -119,7 +119,8 @@ def _field(name: str, hint: Any, default: Any) -> tuple[str, Any] | tuple[str, A
     if default is inspect.Parameter.empty:
         return name, hint
     if isinstance(default, (list, dict, set, bytearray)):
-        return name, hint, msgspec.field(default_factory=lambda: copy.deepcopy(default))
+        said = Annotated[hint, msgspec.Meta(extra_json_schema={"default": to_json(default)})]  # of a factory msgspec says nothing
+        return name, said, msgspec.field(default_factory=lambda: copy.deepcopy(default))
     return name, hint, default
 
 
