@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from semel import Agent, Completed, Paused, PreUser, Refuse, Rule, Runtime, tool
-from semel.adapters.memory.store import MemoryStore
+from semel.adapters.memory.store import Medium, MemoryStore
 from semel.adapters.system import SystemIds
 from semel.core.features import KNOWN
 from semel.engine.resume import Ground
-from semel.errors import HookRefused, KeyReuse
+from semel.errors import HookRefused, KeyReuse, UsageError
 from semel.faces.policies import POLICY_VARIABLE
 from semel.faces.views import view_of
 from tests.core.said import said_in
@@ -68,11 +68,42 @@ async def test_a_person_cannot_put_in_place_what_the_operator_denies(tmp_path: P
     at, agent = ground(), clerk(tmp_path, paid, ask="cents > 5000")
     async with Runtime(agents=[agent], ground=at) as runtime:
         key = await asked(runtime, agent, at)
-        handle = await runtime.approve(key, arguments='{"cents":9999}')
+        with pytest.raises(UsageError, match="not allowed"):
+            await runtime.approve(key, arguments='{"cents":9999}')
+        handle = await runtime.approve(key, arguments='{"cents":8000}')
         assert handle is not None
         await handle.result()
-    assert paid == [7]
-    assert [record["reason"] for record in records(at, "tool_no_dispatch")] == ["policy_blocked"]
+    assert sorted(paid) == [7, 8000]
+
+
+async def test_arguments_that_a_rule_cannot_judge_are_refused_when_a_person_gives_them(tmp_path: Path) -> None:
+    paid: list[int] = []
+    at, agent = ground(), clerk(tmp_path, paid, ask=lambda a: a.cents > 5000)
+    async with Runtime(agents=[agent], ground=at) as runtime:
+        key = await asked(runtime, agent, at)
+        with pytest.raises(UsageError):
+            await runtime.approve(key, arguments='{"cents":null}')
+        handle = await runtime.approve(key)
+        assert handle is not None
+        assert isinstance(await handle.result(), Completed)
+    assert sorted(paid) == [7, 6000]
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_what_the_operator_denies_is_refused_also_where_the_agent_is_not_at_hand(
+    here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = tmp_path / "operator.toml"
+    operator.write_text('[[policy]]\ndecision = "deny"\ntool = "pay"\nwhen = "cents > 9000"\n')
+    monkeypatch.setenv(POLICY_VARIABLE, str(operator))
+    medium, paid = Medium(), list[int]()
+    agent = clerk(tmp_path, paid, ask="cents > 5000")
+    async with Runtime(agents=[agent], ground=ground(medium)) as runtime:
+        key = await asked(runtime, agent, ground(medium))
+    async with Runtime(agents=[agent] if here else [], ground=ground(medium)) as runtime:
+        with pytest.raises(UsageError, match="not allowed"):
+            await runtime.approve(key, arguments='{"cents":9999}')
+    assert not records(ground(medium), "approval_resolved")
 
 
 async def test_silence_is_a_no_when_the_time_of_the_rule_is_over_and_the_run_goes_on_by_itself(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 Rules judge those, and a person is asked about those: a call that leaves an argument out is the call that names its default.
 """
 
-import copy
 import json
 from functools import lru_cache
 from typing import Any
 
-from semel.core.values import JSON
+from semel.core.values import JSON, clean_json
 
 SCHEMAS_CACHED_MAX = 512
 
@@ -49,7 +48,7 @@ def _object(root: dict[str, Any], properties: dict[str, Any], value: dict[str, J
         if name in value:
             filled[name] = _filled(root, schema, value[name])
         elif isinstance(schema, dict) and "default" in schema:
-            filled[name] = copy.deepcopy(schema["default"])  # whole as it stands: a schema may name itself
+            filled[name] = clean_json(schema["default"])  # whole as it stands: a schema may name itself
     return filled
 
 

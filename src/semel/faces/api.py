@@ -231,7 +231,7 @@ class Runtime:
         """Let a call go, named by its key or the start of it; `arguments` are changed ones, as JSON text.
 
         The run goes on behind the last answer of its batch, here if its agent is at hand. The same answer again changes nothing.
-        Raises UnknownCall, ApprovalClosed, UsageError.
+        Raises UnknownCall, ApprovalClosed, UsageError for arguments that do not fit or that a rule forbids, BadSettings.
         """
         return await self._decide(call, "approved", by=by, arguments=arguments, note=note)
 
@@ -258,7 +258,8 @@ class Runtime:
             key, session = found.call.call_key, found.session
             command = checked_approval(key, decision, by=by, arguments=arguments, note=note)
             try:
-                return await self._keeper.tell(session, lambda actor: approval_of(command, actor.policy))
+                rules = self._keeper.policy_for
+                return await self._keeper.tell(session, lambda actor: approval_of(command, rules(command, actor)))
             except UnknownCall:  # it may have been answered since it was found, and its run have gone on
                 stands = await asyncio.to_thread(answered_approval, self._ground.store, key, [session])
                 if stands is None:

@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from semel.core.effects import Send
 from semel.core.guards import check_tools
+from semel.core.policy import Policy
 from semel.core.records import AgentRef, Delivery
 from semel.core.state import Run, Session
 from semel.core.values import JSON, Part
 from semel.engine.kit import Kit
 from semel.errors import BadAgent
 from semel.faces.agent import Agent, kit_for_new_run, kit_for_open_run, refrozen_config, send_command
+from semel.faces.policies import rulebook
 from semel.ports.world import Clock
 
 AgentAny = Agent[Any]
@@ -49,6 +51,17 @@ class Crew:
         if agent is None:
             raise BadAgent(f"no agent {ref.name!r} is registered here; pass it in `agents`")
         return agent
+
+    def policy_of(self, run: Run, session: str) -> Policy:
+        """What rules on the calls of an open run that is not carried; where its agent is not here, only what the operator says.
+
+        Raises BadSettings where that cannot be read.
+        """
+        try:
+            agent = self.agent_of(run.agent, session)
+        except BadAgent:
+            return rulebook((), {}, None, self._clock.now_ms)
+        return rulebook(agent.policy, agent.tool_ports(), None, self._clock.now_ms)
 
     async def new_run(
         self,

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from semel.core.decide import due_message
 from semel.core.due import due_at, is_idle, overdue
-from semel.core.effects import Send
+from semel.core.effects import AnswerApproval, Send
+from semel.core.policy import Policy, allow_all
 from semel.core.state import QueuedMessage, Run
 from semel.core.values import UserMessage
 from semel.core.waiting import WaitKind, pause_of
@@ -196,6 +197,13 @@ class RunKeeper:
                 await self.carry_on(actor)
             except BadAgent as error:  # what was asked is durable; whoever has the agent goes on
                 self.sessions.write_down(actor.state.session, "begin", error)
+
+    def policy_for(self, command: AnswerApproval, actor: SessionActor) -> Policy:
+        """What rules on the arguments that a person changed, carried or not. Raises BadAgent, BadSettings."""
+        run = actor.state.run
+        if command.arguments is None or run is None:
+            return allow_all
+        return actor.policy if actor.running else self.crew.policy_of(run, actor.state.session)
 
     def kit_to_close(self, run: Run, session: str) -> Kit:
         """What a cancelled run is closed with: its agent's kit, where that can still carry it."""

@@ -75,7 +75,7 @@ class Signature:
 class Arguments:
     """What an `ask` function is given: an attribute for each argument, of the type that the tool's function gets, defaults too.
 
-    An item, `arguments["cents"]`, is the argument in JSON, as a function of a `Rule` gets it: KeyError without a value or default.
+    An item, `arguments["cents"]`, is the argument in JSON, as a function of a `Rule` gets it: KeyError where it has none.
     """
 
     __slots__ = ("__filled", "__given")  # mangled, so that no parameter's name meets them
