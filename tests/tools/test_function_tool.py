@@ -84,7 +84,7 @@ def test_a_spec_is_read_from_the_signature() -> None:
             "order_id": {"type": "string", "description": "As printed on the invoice."},
             "limit": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3, "description": "How many."},
             "colour": {"$ref": "#/$defs/Colour", "default": "red"},
-            "tags": {"type": "array", "items": {"type": "string"}},
+            "tags": {"type": "array", "items": {"type": "string"}, "default": ["new"]},
         },
         "required": ["order_id"],
         "additionalProperties": False,

@@ -8,9 +8,10 @@ import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from semel.ports.log import SessionStore
+if TYPE_CHECKING:
+    from semel.ports.log import SessionStore
 
 _COMMANDING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width formats, surrogates, odd line ends
 _KEPT = frozenset("\n\t")
@@ -41,7 +42,7 @@ def talk(text: str) -> None:
     sys.stderr.flush()
 
 
-def tell_faults(store: SessionStore) -> None:
+def tell_faults(store: "SessionStore") -> None:
     """Say what was found damaged of the index."""
     for fault in store.index_faults:
         talk(fault)
