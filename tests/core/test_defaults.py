@@ -7,8 +7,10 @@ import pytest
 
 from semel.core import open_calls as opening
 from semel.core import plan
-from semel.core.defaults import with_defaults
+from semel.core.defaults import TooEntangled, with_defaults
 from semel.core.open_calls import open_calls
+from semel.core.plan import ruling_on
+from semel.core.policy import Undecidable
 from semel.core.records import ToolNoDispatch
 from semel.core.rules import Rule, Rulebook
 from semel.core.values import JSON, Effect, ToolCall, ToolSpec
@@ -19,21 +21,30 @@ ORDER = {
     "type": "object",
     "properties": {"cents": {"type": "integer", "default": 9000}, "note": {"type": "string"}},
 }
+
+
+def _tagged(tag: str, *, force: bool) -> dict[str, Any]:
+    properties = {"type": {"enum": [tag]}, "force": {"type": "boolean", "default": force}}
+    return {"type": "object", "properties": properties}
+
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "$defs": {"Order": ORDER, "Again": {"$ref": "#/$defs/Order"}, "Loop": {"$ref": "#/$defs/Loop"}},
+    "$defs": {"Order": ORDER, "Again": {"$ref": "#/$defs/Order"}},
     "properties": {
         "branch": {"type": "string", "default": "main"},
         "order": {"$ref": "#/$defs/Again"},
         "orders": {"type": "array", "items": {"$ref": "#/$defs/Order"}},
         "perhaps": {"anyOf": [{"$ref": "#/$defs/Order"}, {"type": "null"}], "default": None},
         "either": {"oneOf": [{"$ref": "#/$defs/Order"}, {"type": "object"}]},
-        "loop": {"$ref": "#/$defs/Loop"},
         "far": {"$ref": "https://localhost/far"},
         "any": True,
+        "union": {"anyOf": [_tagged("a", force=True), _tagged("b", force=False)]},
+        "both": {"allOf": [{"$ref": "#/$defs/Order"}, {"properties": {"by": {"default": "ann"}}}]},
+        "whole": {"$ref": "#/$defs/Order", "default": {}},
     },
 }
-BARE: dict[str, JSON] = {"branch": "main", "perhaps": None}
+BARE: dict[str, JSON] = {"branch": "main", "perhaps": None, "whole": {"cents": 9000}}
 
 
 @pytest.mark.parametrize(
@@ -46,14 +57,36 @@ BARE: dict[str, JSON] = {"branch": "main", "perhaps": None}
         ({"orders": [{}, {"cents": 2}]}, {"orders": [{"cents": 9000}, {"cents": 2}]}),
         ({"perhaps": {}}, {"perhaps": {"cents": 9000}}),
         ({"either": {}}, {"either": {}}),
-        ({"loop": {"x": 1}, "far": {}, "any": {}}, {"loop": {"x": 1}, "far": {}, "any": {}}),
+        ({"far": {}, "any": {}}, {"far": {}, "any": {}}),
+        ({"orders": [{}] * 1000}, {"orders": [{"cents": 9000}] * 1000}),
         ({"more": [1]}, {"more": [1]}),
+        ({"union": {"type": "a"}}, {"union": {"type": "a", "force": True}}),
+        ({"union": {"type": "b"}}, {"union": {"type": "b", "force": False}}),
+        ({"union": {}}, {"union": {}}),
+        ({"both": {"cents": 3}}, {"both": {"cents": 3, "by": "ann"}}),
+        ({"whole": {"cents": 1}}, {"whole": {"cents": 1}}),
     ],
 )
 def test_what_was_left_out_has_the_default_of_the_schema(given: dict[str, JSON], filled: dict[str, JSON]) -> None:
     before = json.dumps(given)
     assert with_defaults(json.dumps(SCHEMA), given) == BARE | filled
     assert json.dumps(given) == before, "what the model wrote stays as it is"
+
+
+TREE = {"type": "object", "properties": {side: {"$ref": "#/$defs/Tree", "default": {}} for side in ("left", "right")}}
+KNOT = {"allOf": [{"$ref": "#/$defs/Knot"}, {"$ref": "#/$defs/Knot"}]}
+
+
+@pytest.mark.parametrize("shape", ["Tree", "Knot", "Loop"])
+def test_a_schema_that_names_itself_without_end_is_told_by_name_and_its_calls_are_not_decided(shape: str) -> None:
+    definitions = {"Tree": TREE, "Knot": KNOT, "Loop": {"$ref": "#/$defs/Loop"}}
+    of_self = {"type": "object", "$defs": definitions, "properties": {"x": {"$ref": f"#/$defs/{shape}"}}}
+    spec = ToolSpec(name="t", description="t", parameters=json.dumps(of_self), effect=Effect.ONCE)
+    with pytest.raises(TooEntangled):
+        with_defaults(spec.parameters, {"x": {}})
+    ruling = ruling_on(spec, {"x": {}}, Rulebook())
+    assert isinstance(ruling, Undecidable)
+    assert "too entangled" in ruling.why
 
 
 def test_a_default_is_never_shared_between_calls() -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from semel.core.arguments import parse_arguments
-from semel.core.defaults import with_defaults
+from semel.core.defaults import TooEntangled, with_defaults
 from semel.core.outcomes import Refusal
 from semel.core.records import ApprovalRequested
 from semel.core.state import Session
@@ -71,7 +71,10 @@ def _as_used(spec: ToolSpec | None, text: str) -> str:
     parsed = parse_arguments(text)
     if spec is None or isinstance(parsed, Refusal):
         return text
-    filled = with_defaults(spec.parameters, parsed)
+    try:
+        filled = with_defaults(spec.parameters, parsed)
+    except TooEntangled:
+        return text
     return text if filled == parsed else msgspec.json.encode(filled).decode()
 
 

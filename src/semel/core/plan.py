@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from semel.core.arguments import check_arguments, parse_arguments
 from semel.core.calls import Approval, Step
-from semel.core.defaults import with_defaults
+from semel.core.defaults import TooEntangled, with_defaults
 from semel.core.hook_notes import DENIED, refusing
 from semel.core.keys import call_key_of
 from semel.core.outcomes import Refusal, RefusalReason, refuse
@@ -122,7 +122,13 @@ def ruling_on(spec: ToolSpec, arguments: dict[str, JSON] | Refusal, policy: Poli
 
     Arguments that cannot be read are refused elsewhere.
     """
-    return Allow() if isinstance(arguments, Refusal) else policy(spec, with_defaults(spec.parameters, arguments))
+    if isinstance(arguments, Refusal):
+        return Allow()
+    try:
+        filled = with_defaults(spec.parameters, arguments)
+    except TooEntangled:
+        return Undecidable(why=f"the schema of tool {spec.name!r} is too entangled to tell its defaults")
+    return policy(spec, filled)
 
 
 def declined(answer: ApprovalResolved) -> Refusal:

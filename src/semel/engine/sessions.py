@@ -236,7 +236,9 @@ class Sessions:
             failed_to_make = missing is not None and await self._failed_to_make(session, missing)
 
     async def _failed_to_make(self, session: str, missing: NotReady) -> bool:
-        """Make what the next run needs. Where that fails its message waits on, and the diary says why."""
+        """Make what the next run needs. Where that fails its message waits on, and the diary says why; leaving waits for none."""
+        if self.left:
+            return True
         try:
             await self._made(missing, for_next=session)
         except Exception as error:  # noqa: BLE001  what was acknowledged stands, whatever keeps the next run from starting
