@@ -25,7 +25,7 @@ from semel.faces.cli.progress import Watch
 from semel.faces.cli.remedies import with_state
 from semel.faces.crew import AgentFinder
 from semel.faces.own_loop import deaf_line, run_in_own_loop
-from semel.faces.report import Report, report_of
+from semel.faces.report import Report, report_in, report_of
 from semel.faces.run import RunHandle
 from semel.faces.signals import Stop
 from semel.faces.views import view_of
@@ -163,12 +163,20 @@ async def _one(runtime: Runtime, ground: Ground, options: RunOptions, errand: Er
         write_status(options.status, ground.store.read_status(run.session) or b"")
     with suppress(asyncio.CancelledError):  # cut off with this process, when its time to stop was over; the log is safe
         await watch.see(run)
-    return Carried(session=run.session, report=reported(ground, options, run.session, run.run_id))
+    if not run.at_rest:
+        return Carried(session=run.session, report=reported(ground, options, run.session, run.run_id))
+    # It need not be looked up again, which may be refused: whoever is told that a run failed tries it once more.
+    report = report_in(ground.store, await run.rest(), run.run_id)
+    return Carried(session=run.session, report=_written(options, report))
 
 
 def reported(ground: Ground, options: RunOptions, session: str | None, run_id: str | None) -> Report | None:
     """How a run stands, by default the newest; written to where `--status` says, too."""
-    report = None if session is None else report_of(ground.store, session, run_id)
+    return _written(options, None if session is None else report_of(ground.store, session, run_id))
+
+
+def _written(options: RunOptions, report: Report | None) -> Report | None:
+    """The report, once it stands where `--status` says."""
     if report is not None and options.status is not None:
         write_status(options.status, encode_status(report.status))
     return report
