@@ -20,7 +20,7 @@ from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, TOLD, Place, Roo
 from semel.adapters.file.store import FileStore
 from semel.core.status import decode_status
 from semel.core.values import Frozen
-from semel.errors import SemelError, command
+from semel.errors import IndexUnavailable, SemelError, command
 
 Weight = Literal["fine", "note", "problem"]
 _KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
@@ -210,7 +210,8 @@ def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> 
         head = store.read(session).head if store.exists(session) or store.remembered(session) else None
         before = store.witness(session, None) if head is None else 0
     except SemelError as error:
-        yield Finding(weight="problem", about=session, what=str(error), advice=_verify(path))
+        advice = "see what is said of the index" if isinstance(error, IndexUnavailable) else _verify(path)
+        yield Finding(weight="problem", about=session, what=str(error), advice=advice)
         return
     if owner is not None:
         yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
