@@ -10,7 +10,6 @@ from typing import Any
 from semel.core.values import JSON, clean_json
 
 SCHEMAS_CACHED_MAX = 512
-
 _REFERENCE = "#/"
 _STEPS_MOST = 400  # parts of a schema that are looked at for a value; the interpreter can go as deep as that
 
