@@ -138,6 +138,24 @@ async def test_the_index_is_a_witness_of_what_was_durable(root: Path) -> None:
     await (await store_at(root).open("done")).close()
 
 
+@pytest.mark.parametrize("emptied", [False, True])
+async def test_a_log_that_is_gone_or_empty_is_missed_where_the_lease_tells_of_a_tenure(root: Path, emptied: bool) -> None:
+    """Nothing but the index remembers it then. Where nobody had the lease yet, somebody has begun anew."""
+    head = next(one.head_seq for one in told(root)[0] if one.session == "done")
+    place = root / "sessions" / "done"
+    (place / "status.json").unlink()
+    (place / "wal.log").unlink()
+    if emptied:
+        (place / "wal.log").touch(0o600)
+    assert store_at(root).remembered("done") == head
+    with pytest.raises(LogDamaged, match=f"record {head} was durable"):
+        store_at(root).read("done")
+    for lease in (b"", b"nonsense"):
+        (place / "lease").write_bytes(lease)
+        assert store_at(root).remembered("done") == 0
+        assert not store_at(root).is_listed("done")
+
+
 async def test_the_index_does_not_testify_against_another_log_under_the_same_id(root: Path, tmp_path: Path) -> None:
     told(root)
     shutil.rmtree(root / "sessions" / "done")  # somebody wants to start anew

@@ -124,6 +124,22 @@ def test_a_disk_that_stays_full_has_as_many_files_after_ten_tries_as_after_one(
         assert (tmp_path / "st" / "sessions" / "box" / "wal.log").read_bytes() == whole
 
 
+@pytest.mark.parametrize(("prepare", "act"), CASES)
+def test_what_was_kept_of_an_earlier_log_outlives_a_failure(prepare: Callable[[Path], bytes], act: Act, tmp_path: Path) -> None:
+    prepare(tmp_path / "st")
+    act(tmp_path / "st", Disk())
+    earlier = kept(tmp_path / "st")
+    assert any(earlier.values())
+    prepare(tmp_path / "st")
+    disk = FaultyDisk()
+    disk.fail_next("truncate", errno.EIO)
+    with pytest.raises(StoreError, match="Input/output error"):
+        act(tmp_path / "st", disk)
+    assert kept(tmp_path / "st") == earlier
+    act(tmp_path / "st", Disk())
+    assert len(kept(tmp_path / "st")) == 2 * len(earlier)  # control: it would have been kept beside that
+
+
 def test_a_log_that_is_gone_is_repaired_with_nothing_aside_but_its_status(tmp_path: Path) -> None:
     gone(tmp_path / "st")
     mended(tmp_path / "st", Disk())

@@ -50,6 +50,48 @@ def test_reading_on_costs_one_look_at_the_file_for_many_frames() -> None:
     assert len(reads) <= 2 * (len(data) // AHEAD_BYTES + 1)
 
 
+def test_the_frame_that_was_asked_for_last_is_at_hand() -> None:
+    data, reads = log_of([100] * 9), list[int]()
+    lookup = lookup_of(data)
+    for seq in (4, 4, 9, 4):
+        lookup.frame(seq, lambda offset, limit: (reads.append(offset), data[offset : offset + limit])[1])
+    assert len(reads) == 1
+
+
+def test_a_last_line_that_is_longer_than_what_is_read_ahead_is_found_in_a_few_looks() -> None:
+    data, reads = log_of([10, AHEAD_BYTES * 8]), list[int]()
+
+    def read(offset: int, limit: int) -> bytes:
+        reads.append(limit)
+        assert len(reads) <= 5, "each look reads twice as much as the one before"
+        return data[offset : offset + limit]
+
+    assert lookup_of(data).frame(2, read) == scan(data).frames[2]
+
+
+def test_frames_are_added_in_order_without_a_gap_or_a_repeat() -> None:
+    data = log_of([10] * 5)
+    frames, lookup = scan(data).frames, Lookup("wal.log")
+    lookup.add(frames[:3])
+    for wrong in (frames[:1], frames[2:], frames[4:]):
+        with pytest.raises(InvariantBroken, match="added in order"):
+            lookup.add(wrong)
+    lookup.add(())
+    lookup.add(frames[3:])
+    assert [lookup.frame(seq, lambda offset, limit: data[offset : offset + limit]) for seq in range(6)] == list(frames)
+
+
+def test_what_lies_behind_the_frames_that_it_was_told_of_is_read_again_once_it_is_told() -> None:
+    """It was not acknowledged yet, so that something else may be written there."""
+    first, then = log_of([10, 10, 10]), log_of([10, 10, 20])
+    old, new, lookup = scan(first).frames, scan(then).frames, Lookup("wal.log")
+    assert first.startswith(then[: new[3].offset])
+    lookup.add(old[:3])
+    assert lookup.frame(1, lambda offset, limit: first[offset : offset + limit]) == old[1]
+    lookup.add(new[3:])
+    assert lookup.frame(3, lambda offset, limit: then[offset : offset + limit]) == new[3] != old[3]
+
+
 def test_a_frame_that_changed_since_it_was_verified_is_refused_by_place() -> None:
     data = log_of([300] * 5)
     frames = scan(data).frames
