@@ -37,7 +37,16 @@ class Module(NamedTuple):
 MODULES = {
     "core/frame.py": Module(("frame", "reading", "conformance", "tail"), 84),
     "core/header.py": Module(("frame", "reading", "tail"), 18),
-    "core/tail.py": Module(("frame", "reading", "tail"), 123),
+    "core/tail.py": Module(
+        ("frame", "reading", "tail"),
+        121,
+        {
+            "_field_fault: NUMBER_LIMIT - 1 -> NUMBER_LIMIT + 1": "above it is no number, and none that ends in 0 is near",
+            "_requires_fits: last + '{' < names[-1] -> last + '{' <= names[-1]": "what has a brace in it is no name",
+            "_later_lines: position < limit -> position <= limit": "one more line, which has no bytes and so no fault",
+            "_later_lines: newline < 0 -> newline <= 0": "a hole is in front, so that no newline is at 0",
+        },
+    ),
     "core/reading.py": Module(
         ("reading", "frame", "conformance", "file"),
         37,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.core.frame import Point, TailKind, encode_frames, scan
-from semel.core.tail import NEWER_WRITER
+from semel.core.tail import NEWER_WRITER, settled
 from storage.logs import START_MS, Log, behind, build, lineage_payload, payload, reference_log
 from storage.sweeps import (
     ZEROS,
@@ -258,6 +258,15 @@ def test_later_lines_behind_a_hole_must_be_ours_and_admit_that_nothing_here_was_
         found = scan(torn + behind + more.data)
         assert found.tail.kind is kind
         assert found.frames == log.frames[:acknowledged]
+
+
+def test_damage_behind_a_hole_is_settled_by_the_newline_that_shows_it() -> None:
+    """What follows cannot take it back, so that a reading need not keep that."""
+    data, point = LOG.data + bytes(-len(LOG.data) % 512 + 512), scan(LOG.data).point
+    early = data + _lines(LOG)[-1][:-9]  # may still become whole
+    assert settled(early, 0, point) == 0
+    for behind_it in (b"", b"more", bytes(600)):
+        assert settled(early + b"\n" + behind_it, 0, point) == len(early) + 1
 
 
 @pytest.mark.parametrize(("identity", "kind"), [(LOG, TailKind.TORN), (reference_log(lineage="f" * 32), TailKind.DAMAGED)])

@@ -169,7 +169,7 @@ def _number_fits(field: bytes, low: int, high: int, *, whole: bool) -> bool:
     value = number_in(field)
     if value < 0:
         return False
-    more = 1 if whole or value == 0 else _DIGITS_MAX + 1 - len(field)
+    more = 1 if whole or value == 0 else _DIGITS_MAX
     return any(value * 10**digits <= high and (value + 1) * 10**digits > low for digits in range(more))
 
 
