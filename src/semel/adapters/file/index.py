@@ -66,7 +66,7 @@ class Index:
         """Touches nothing yet. `faults` says what was found damaged, one sentence each."""
         self.path = root / NAME
         self.faults: tuple[str, ...] = ()
-        self._impatient_until = 0.0
+        self._impatient_until = {False: 0.0, True: 0.0}  # a look, a change: where others may not change it, one may still look
         self._seen: tuple[int, ...] = ()  # the file that was asked last, as it was then
 
     def recall(self, session: str, mark: str) -> bytes | None:
@@ -163,7 +163,7 @@ class Index:
             try:
                 self._ask(act, write=True)
             except _Damaged as again:
-                raise IndexUnavailable(self._cannot(str(again))) from again
+                raise IndexUnavailable(self._cannot(str(again), write=True)) from again
 
     def _make_anew(self, why: str) -> None:
         """Drop a damaged index, and keep the rows that can still be read of it; one that others have just made anew is left."""
@@ -187,36 +187,35 @@ class Index:
     def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
         """Do something in one transaction; None where there is no index. Raises _Damaged and IndexUnavailable."""
         with _one_at_a_time:
-            wait = 0.0 if time.monotonic() < self._impatient_until else WAIT_SECONDS
+            wait = 0.0 if time.monotonic() < self._impatient_until[write] else WAIT_SECONDS
             try:
                 found = self._transact(act, "rw" if write else "ro", wait, make=write)
             except sqlite3.Error as error:
                 if write or _code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                    raise self._meaning(error, wait) from error
+                    raise self._meaning(error, wait, write=write) from error
                 try:  # a process died within a change: who may write takes that back first
                     found = self._transact(act, "rw", wait)
                 except sqlite3.Error as second:
-                    raise self._meaning(second, wait) from second
+                    raise self._meaning(second, wait, write=write) from second
             except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
                 raise _Damaged("its schema is no text") from error
             except OSError as error:
-                raise IndexUnavailable(self._cannot(error.strerror or str(error))) from error
-        self._impatient_until = 0.0
+                raise IndexUnavailable(self._cannot(error.strerror or str(error), write=write)) from error
+        self._impatient_until.update({False: 0.0, write: 0.0})
         return found
 
-    def _meaning(self, error: sqlite3.Error, waited: float) -> Exception:
+    def _meaning(self, error: sqlite3.Error, waited: float, *, write: bool) -> Exception:
         """What an error of SQLite says: not now, or never."""
         if _code(error) not in _NOT_NOW:
             return _Damaged(str(error))
         if waited and _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once
-            self._impatient_until = time.monotonic() + WAIT_SECONDS
-        return IndexUnavailable(self._cannot(str(error)))
+            self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
+        return IndexUnavailable(self._cannot(str(error), write=write))
 
-    def _cannot(self, why: str) -> str:
-        return (
-            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. "
-            f"Try again; if it stays so, see `semel doctor`."
-        )
+    def _cannot(self, why: str, *, write: bool) -> str:
+        asked = f"cannot be asked now ({why}), and may know of records that a log has lost"
+        what = f"cannot be written to now ({why})" if write else asked
+        return f"{self.path} {what}. Try again; if it stays so, see `semel doctor`."
 
     def _transact(self, act: Callable[[sqlite3.Connection], T], mode: str, wait: float, *, make: bool = False) -> T | None:
         if not self._is_there():

@@ -81,7 +81,7 @@ class FileStore:
 
     def session_in(self, name: str) -> str | None:
         """The id of the session that a directory name stands for; None if it is none of ours."""
-        return session_in(self._root, name)
+        return session_in(self._root, self._index, name)
 
     @property
     def path(self) -> Path:
@@ -101,7 +101,7 @@ class FileStore:
 
     def strays(self) -> Mapping[str, StoreError]:
         """What may be a session though nothing tells which, by the name of its directory, with the reason."""
-        return strays(self._root, self._known)
+        return strays(self._root, self._index, self._known)
 
     def is_listed(self, session: str) -> bool:
         """Whether there is a log, a status or a row of the index that remembers one, or something that lets nobody look for them.
