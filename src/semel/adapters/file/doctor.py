@@ -20,17 +20,16 @@ from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, TOLD, Place, Roo
 from semel.adapters.file.store import FileStore
 from semel.core.status import decode_status
 from semel.core.values import Frozen
-from semel.errors import IndexUnavailable, SemelError, command
+from semel.errors import IndexUnavailable, NewerWriter, SemelError, command
 
 Weight = Literal["fine", "note", "problem"]
 _KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
 _NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
-_ASK_INDEX = (
-    "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
-    "but it may be all that tells that a log has lost some"
-)
+_REMOVE_INDEX = "as a last resort remove it: no record is lost, but it may be all that tells that a log has lost some"
+_ASK_INDEX = f"end the process that holds it, or free the disk or the descriptors; {_REMOVE_INDEX}"
+_UPGRADE = "upgrade semel to use this directory"
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED, TOLD)
 
 
@@ -65,7 +64,7 @@ def examine(store: FileStore) -> Iterator[Finding]:
     strays = store.strays()
     for path in sorted(sessions.glob("*")):
         if path.name in strays:
-            yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_verify(path))
+            yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_mends(strays[path.name], path))
         elif store.session_in(path.name) is not None and (closed := _closed(path)) is not None:
             yield Finding(weight="problem", about=str(path), what=closed, advice=_NOT_A_SESSION)
         else:
@@ -147,7 +146,7 @@ def _floor(store: FileStore) -> Iterator[Finding]:
     lacking = sorted(found - store.known)
     if lacking:
         what = f"names {', '.join(lacking)}, which this build lacks"
-        yield Finding(weight="problem", about=str(floor.path), what=what, advice="upgrade semel to use this directory")
+        yield Finding(weight="problem", about=str(floor.path), what=what, advice=_UPGRADE)
     else:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
@@ -160,7 +159,8 @@ def _index(store: FileStore) -> Iterator[Finding]:
     try:
         count, removed = index.sessions(), store.removed()
     except SemelError as error:
-        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
+        advice = f"{_UPGRADE}; {_REMOVE_INDEX}" if isinstance(error, NewerWriter) else _ASK_INDEX
+        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=advice)
         return
     if count is None:
         what = "is damaged, so it testifies to nothing, and listings read every log"
@@ -210,8 +210,7 @@ def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> 
         head = store.read(session).head if store.exists(session) or store.remembered(session) else None
         before = store.witness(session, None) if head is None else 0
     except SemelError as error:
-        advice = "see what is said of the index" if isinstance(error, IndexUnavailable) else _verify(path)
-        yield Finding(weight="problem", about=session, what=str(error), advice=advice)
+        yield Finding(weight="problem", about=session, what=str(error), advice=_mends(error, path))
         return
     if owner is not None:
         yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
@@ -245,5 +244,10 @@ def _leftover(path: Path) -> Finding:
     )
 
 
-def _verify(path: Path) -> str:
+def _mends(error: SemelError, path: Path) -> str:
+    """What to do about a session that cannot be read; nobody is sent to a backup where nothing is lost."""
+    if isinstance(error, IndexUnavailable):
+        return "see what is said of the index"
+    if isinstance(error, NewerWriter):
+        return _UPGRADE
     return f"see {command('verify', str(path))}; then restore a backup, or see `semel repair --help`"

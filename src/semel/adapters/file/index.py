@@ -4,9 +4,9 @@ A row holds a summary and the mark of the log that it was derived from, written 
 log that has grown, or was replaced, has another mark, and is read again.
 
 A summary is only ever remembered of records that are durable. So it is a witness too: a log of that lineage which ends before
-the record that its row names has lost something. Therefore three things are kept apart: an index that knows nothing, one that
-is damaged, which is as good as none and is written anew, and one that cannot be asked now, which may know anything. Only what
-is damaged is ever dropped, and that is said.
+the record that its row names has lost something. Therefore four things are kept apart: an index that knows nothing, one that
+is damaged, which is as good as none and is written anew, one that cannot be asked now, which may know anything, and one that a
+later build wrote, which may, too. Only what is damaged is ever dropped, and that is said.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from semel.core.header import Lineage
-from semel.errors import IndexUnavailable
+from semel.errors import IndexUnavailable, NewerWriter
 
 NAME = "index.db"
 WAIT_SECONDS = 10.0
@@ -59,7 +59,8 @@ class Index:
     """The index of one state directory.
 
     What asks it raises IndexUnavailable where it cannot be asked now: another process holds it for long, it cannot be read, there
-    is no descriptor for it, or it has to be put right behind a process that died, and may not be written to.
+    is no descriptor for it, or it has to be put right behind a process that died, and may not be written to. It raises
+    NewerWriter where a later build wrote it: then it is left as it is.
     """
 
     def __init__(self, root: Path) -> None:
@@ -73,21 +74,22 @@ class Index:
         """What was remembered of a session whose log has this mark. Not to be able to ask is not to remember."""
         try:
             row = self._row(session)
-        except IndexUnavailable:
+        except (IndexUnavailable, NewerWriter):
             return None
         return row[2] if row is not None and row[1] == mark else None
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that was durable when a session was last listed; 0 if nothing is known of this log.
 
-        `lineage` is None for a log whose first line is lost: it was that which is remembered. Raises IndexUnavailable.
+        `lineage` is None for a log whose first line is lost: it was that which is remembered. Raises IndexUnavailable and
+        NewerWriter.
         """
         row = self._row(session)
         named = _Named() if row is None else _named(row)
         return max(0, named.head_seq) if lineage is None or lineage.lineage == named.lineage else 0
 
     def known(self) -> Mapping[str, int]:
-        """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable."""
+        """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable and NewerWriter."""
         try:
             return {row[0]: _named(row).head_seq for row in self._ask(lambda db: list(_sound_rows(db))) or ()}
         except _Damaged as error:
@@ -95,14 +97,14 @@ class Index:
             return {}
 
     def forget(self, session: str) -> None:
-        """Forget one session: it must not testify any more. Raises IndexUnavailable."""
+        """Forget one session: it must not testify any more. Raises IndexUnavailable and NewerWriter."""
         if self._row(session) is not None:
             self._change(lambda db: db.execute("DELETE FROM summary WHERE session = ?", (session,)))
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep a summary with its watermark, atomically; one of the same log that tells of more is left. Raises IndexUnavailable.
+        """Keep a summary with its watermark, atomically; one of the same log that tells of more is left.
 
-        An index that is damaged is written anew, with what can still be read of it.
+        An index that is damaged is written anew, with what can still be read of it. Raises IndexUnavailable and NewerWriter.
         """
         row = (session, mark, content, _digest(session, mark, content))
 
@@ -114,12 +116,12 @@ class Index:
         self._change(put)
 
     def mend(self) -> None:
-        """Write it anew if it is damaged, with what can still be read of it. Raises IndexUnavailable."""
+        """Write it anew if it is damaged, with what can still be read of it. Raises IndexUnavailable and NewerWriter."""
         if self.sessions() is None:
             self._make_anew("its pages contradict each other, or it is none")
 
     def sessions(self) -> int | None:
-        """How many sessions it knows; None if it is damaged. Raises IndexUnavailable."""
+        """How many sessions it knows; None if it is damaged. Raises IndexUnavailable and NewerWriter."""
 
         def count(db: sqlite3.Connection) -> int:
             if db.execute("PRAGMA quick_check").fetchone() != ("ok",):
@@ -185,7 +187,7 @@ class Index:
         self.faults = (f"{self.path} was damaged ({why}): {lost}",)  # what was said of it before is over
 
     def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
-        """Do something in one transaction; None where there is no index. Raises _Damaged and IndexUnavailable."""
+        """Do something in one transaction; None where there is no index. Raises _Damaged, IndexUnavailable and NewerWriter."""
         with _one_at_a_time:
             wait = 0.0 if time.monotonic() < self._impatient_until[write] else WAIT_SECONDS
             try:
@@ -225,9 +227,10 @@ class Index:
         where = f"{self.path.as_uri()}?mode={mode}"
         with closing(sqlite3.connect(where, timeout=wait, uri=True, isolation_level=None)) as db:
             db.text_factory = _text
+            self._schema(db)  # before anything else of it is read, which may be more than this SQLite understands
             db.execute("PRAGMA synchronous = OFF")
             db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
-            if not _has_tables(db):
+            if not self._has_tables(db):
                 if not make:
                     return None
                 db.execute(f"CREATE TABLE summary ({_COLUMNS})")
@@ -235,6 +238,22 @@ class Index:
             found = act(db)
             db.execute("COMMIT")
             return found
+
+    def _has_tables(self, db: sqlite3.Connection) -> bool:
+        """Whether it was made to its end. Raises _Damaged for what no build writes."""
+        schema = self._schema(db)
+        if schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            return False
+        if schema != _SCHEMA:
+            raise _Damaged(f"it names schema {schema}")
+        return True
+
+    def _schema(self, db: sqlite3.Connection) -> int:
+        """The schema that it names. Raises NewerWriter for a later one."""
+        (schema,) = db.execute("PRAGMA user_version").fetchone()
+        if schema > _SCHEMA:
+            raise NewerWriter(str(self.path), detail=f"has schema {schema}, and this build knows {_SCHEMA}")
+        return int(schema)
 
     def _make(self) -> None:
         """An empty private file. Raises OSError if something else is in its place."""
@@ -254,16 +273,6 @@ class Index:
             raise PermissionError(None, "it has another owner, or hard links")
         self._seen = found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
         return stat.S_ISREG(found.st_mode)
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    """Whether it was made to its end. Raises _Damaged for what is no index of this build."""
-    (schema,) = db.execute("PRAGMA user_version").fetchone()
-    if schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-        return False
-    if schema != _SCHEMA:
-        raise _Damaged(f"it names schema {schema}")
-    return True
 
 
 def _sound_rows(db: sqlite3.Connection) -> Iterator[Row]:

@@ -186,7 +186,7 @@ class FileStore:
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log; nothing is written to a copy. Raises IndexUnavailable."""
+        """Keep what was derived from a log; nothing is written to a copy. Raises IndexUnavailable, NewerWriter."""
         if copy_at(self._root) is None:
             self._index.remember(session, mark, content)
 
@@ -196,7 +196,7 @@ class FileStore:
         return self._index.faults
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
-        """The highest record of this log that the index calls durable. Raises IndexUnavailable."""
+        """The highest record of this log that the index calls durable. Raises IndexUnavailable, NewerWriter."""
         return self._index.witness(session, lineage)
 
     def remembered(self, session: str) -> int:
@@ -213,7 +213,7 @@ class FileStore:
     def removed(self) -> Mapping[str, int]:
         """Sessions that the index remembers and whose directory is gone, with the highest record of each that was durable.
 
-        Raises IndexUnavailable.
+        Raises IndexUnavailable and NewerWriter.
         """
         known = self._index.known()
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
