@@ -12,6 +12,7 @@ from semel.adapters.file.copies import LIST_NAME, UNFINISHED, Copy, copy_at
 from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
+from semel.adapters.file.hindrance import hindrance
 from semel.adapters.file.index import NAME as INDEX
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.recovery import TORN_LOG
@@ -28,7 +29,6 @@ _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
 _NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
 _REMOVE_INDEX = "as a last resort remove it: no record is lost, but it may be all that tells that a log has lost some"
-_ASK_INDEX = f"end the process that holds it, or free the disk or the descriptors; {_REMOVE_INDEX}"
 _UPGRADE = "upgrade semel to use this directory"
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED, TOLD)
 
@@ -60,7 +60,7 @@ def examine(store: FileStore) -> Iterator[Finding]:
     if _is_there(sessions) and (closed := _closed(sessions)) is not None:
         yield Finding(weight="problem", about=str(sessions), what=closed, advice=_NOT_A_STATE)
         return
-    yield from _index(store)
+    yield from _index(store, copy)
     strays = store.strays()
     for path in sorted(sessions.glob("*")):
         if path.name in strays:
@@ -151,26 +151,54 @@ def _floor(store: FileStore) -> Iterator[Finding]:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
 
-def _index(store: FileStore) -> Iterator[Finding]:
+def _index(store: FileStore, copy: Copy | None) -> Iterator[Finding]:
     index = store.index
-    if not index.path.exists():
-        yield Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+    if not index.path.is_file() or index.path.is_symlink():
+        yield _no_index(index.path, copy)
         return
     try:
         count, removed = index.sessions(), store.removed()
     except SemelError as error:
-        advice = f"{_UPGRADE}; {_REMOVE_INDEX}" if isinstance(error, NewerWriter) else _ASK_INDEX
-        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=advice)
+        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ask_index(error, index.path))
         return
     if count is None:
         what = "is damaged, so it testifies to nothing, and listings read every log"
-        advice = (
-            "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
-        )
-        yield Finding(weight="note", about=str(index.path), what=what, advice=advice)
+        yield Finding(weight="note", about=str(index.path), what=what, advice=_mend_index(index.path, copy))
     else:
         yield Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
     yield from (_removed(session, head) for session, head in removed.items())
+
+
+def _no_index(path: Path, copy: Copy | None) -> Finding:
+    """What becomes of an index that is not there, or is something else."""
+    if _is_there(path):
+        what = "is no plain file, so nothing is remembered, and listings read every log"
+        return Finding(weight="note", about=str(path), what=what, advice="move it away; the next listing makes an index")
+    if copy is not None:
+        what = "is not there; nothing is written to a copy, so listings read every log"
+        return Finding(weight="fine", about=str(path), what=what)
+    if (found := hindrance(path, write=True)) is not None:
+        what = f"is not there, and cannot be made ({found.why}), so listings read every log"
+        return Finding(weight="note", about=str(path), what=what, advice=found.cure)
+    return Finding(weight="fine", about=str(path), what="is not there; it is made when a session is listed")
+
+
+def _ask_index(error: SemelError, path: Path) -> str:
+    """What to do about an index that cannot be asked."""
+    if isinstance(error, NewerWriter):
+        return f"{_UPGRADE}; {_REMOVE_INDEX}"
+    found = hindrance(path, write=True)
+    cure = "end the process that holds it, or free the disk or the descriptors" if found is None else found.cure
+    return f"{cure}; {_REMOVE_INDEX}"
+
+
+def _mend_index(path: Path, copy: Copy | None) -> str:
+    """What to do about a damaged index."""
+    if copy is not None:
+        return "remove it: nothing is written to a copy, so nothing mends it"
+    derive = "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
+    found = hindrance(path, write=True)
+    return derive if found is None else f"{found.cure}; then {derive}"
 
 
 def _removed(session: str, head: int) -> Finding:

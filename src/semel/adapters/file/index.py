@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import msgspec
 
+from semel.adapters.file.hindrance import LASTING, hindrance
 from semel.core.header import Lineage
 from semel.errors import IndexUnavailable, NewerWriter
 
@@ -39,6 +40,7 @@ _NOT_NOW = frozenset(
         *(sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH),
     }
 )
+_CLOSED = frozenset({sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _one_at_a_time = threading.Lock()  # SQLite's locks are the process's: whoever closes the file gives back those of all threads
 Row = tuple[str, str, bytes, str]
 T = TypeVar("T")
@@ -165,7 +167,7 @@ class Index:
             try:
                 self._ask(act, write=True)
             except _Damaged as again:
-                raise IndexUnavailable(self._cannot(str(again), write=True)) from again
+                raise self._refusal(again, write=True) from again
 
     def _make_anew(self, why: str) -> None:
         """Drop a damaged index, and keep the rows that can still be read of it; one that others have just made anew is left."""
@@ -180,8 +182,11 @@ class Index:
         with _one_at_a_time:
             if not self._is_there() or self._seen != damaged:
                 return
-            for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
-                self.path.with_name(name).unlink(missing_ok=True)
+            try:
+                for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
+                    self.path.with_name(name).unlink(missing_ok=True)
+            except OSError as error:
+                raise self._refusal(error, write=True) from error
         self._ask(lambda db: db.executemany(_PUT, rows), write=True)
         lost = f"it is written anew, with {len(rows)} of its rows; what it alone remembered of other logs is lost"
         self.faults = (f"{self.path} was damaged ({why}): {lost}",)  # what was said of it before is over
@@ -202,7 +207,7 @@ class Index:
             except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
                 raise _Damaged("its schema is no text") from error
             except OSError as error:
-                raise IndexUnavailable(self._cannot(error.strerror or str(error), write=write)) from error
+                raise self._refusal(error, write=write) from error
         self._impatient_until.update({False: 0.0, write: 0.0})
         return found
 
@@ -212,12 +217,17 @@ class Index:
             return _Damaged(str(error))
         if waited and _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once
             self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
-        return IndexUnavailable(self._cannot(str(error), write=write))
+        return self._refusal(error, write=write)
 
-    def _cannot(self, why: str, *, write: bool) -> str:
-        asked = f"cannot be asked now ({why}), and may know of records that a log has lost"
-        what = f"cannot be written to now ({why})" if write else asked
-        return f"{self.path} {what}. Try again; if it stays so, see `semel doctor`."
+    def _refusal(self, error: Exception, *, write: bool) -> IndexUnavailable:
+        """What keeps it from being asked or changed, and what to do: to try again helps only where it does not last."""
+        when, why, cure = " now", _words(error), "Try again; if it stays so, see `semel doctor`."
+        put_right = write or os.path.lexists(self.path.with_name(f"{NAME}-journal"))
+        if _may_last(error) and (found := hindrance(self.path, write=put_right)) is not None:
+            when, why, cure = "", found.why, f"{found.cure[0].upper()}{found.cure[1:]}, and try again."
+        if write:
+            return IndexUnavailable(f"{self.path} cannot be written to{when} ({why}). {cure}")
+        return IndexUnavailable(f"{self.path} cannot be asked{when} ({why}), and may know of records that a log has lost. {cure}")
 
     def _transact(self, act: Callable[[sqlite3.Connection], T], mode: str, wait: float, *, make: bool = False) -> T | None:
         if not self._is_there():
@@ -227,8 +237,9 @@ class Index:
         where = f"{self.path.as_uri()}?mode={mode}"
         with closing(sqlite3.connect(where, timeout=wait, uri=True, isolation_level=None)) as db:
             db.text_factory = _text
-            self._schema(db)  # before anything else of it is read, which may be more than this SQLite understands
-            db.execute("PRAGMA synchronous = OFF")
+            if mode == "rw":
+                self._schema(db)  # first: the next line reads its tables, which may be in words of a later SQLite
+                db.execute("PRAGMA synchronous = OFF")
             db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
             if not self._has_tables(db):
                 if not make:
@@ -295,6 +306,15 @@ def _named(row: Row) -> _Named:
 def _code(error: sqlite3.Error) -> int:
     """The primary result code; 0 for what Python itself does not like about a value."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _words(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _may_last(error: Exception) -> bool:
+    """Whether it is an error of those that permissions or a read-only file system give."""
+    return error.errno in LASTING if isinstance(error, OSError) else isinstance(error, sqlite3.Error) and _code(error) in _CLOSED
 
 
 def _text(value: bytes) -> str:
