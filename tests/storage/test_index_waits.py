@@ -115,6 +115,10 @@ def test_patience_comes_back_with_the_time_and_with_the_first_answer(root: Path,
         refused()
         refused()
         assert patience.take() == ["look"]
+        for _ in range(3):
+            patience.now += WAIT_SECONDS - 1  # as long as a log may take between two of them
+            refused()
+        assert patience.take() == []
         patience.now += WAIT_SECONDS
         refused()
         refused()

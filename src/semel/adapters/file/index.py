@@ -199,11 +199,11 @@ class Index:
                 found = self._transact(act, "rw" if write else "ro", wait, make=write)
             except sqlite3.Error as error:
                 if write or _code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                    raise self._meaning(error, wait, write=write) from error
+                    raise self._meaning(error, write=write) from error
                 try:  # a process died within a change: who may write takes that back first
                     found = self._transact(act, "rw", wait)
                 except sqlite3.Error as second:
-                    raise self._meaning(second, wait, write=write) from second
+                    raise self._meaning(second, write=write) from second
             except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
                 raise _Damaged("its schema is no text") from error
             except OSError as error:
@@ -211,11 +211,11 @@ class Index:
         self._impatient_until.update({False: 0.0, write: 0.0})
         return found
 
-    def _meaning(self, error: sqlite3.Error, waited: float, *, write: bool) -> Exception:
+    def _meaning(self, error: sqlite3.Error, *, write: bool) -> Exception:
         """What an error of SQLite says: not now, or never."""
         if _code(error) not in _NOT_NOW:
             return _Damaged(str(error))
-        if waited and _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once
+        if _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once, then only tries
             self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
         return self._refusal(error, write=write)
 
