@@ -109,6 +109,7 @@ def test_reindex_says_what_keeps_the_index_from_being_written_to_and_what_to_do(
     assert len(done.err.splitlines()) == (1 if index is damaged else len(SESSIONS))
     done = way(root, "ls", "--json")  # a listing needs no more than the logs
     assert (done.exit, [line["error"] for line in done.lines]) == (0, [None, None])
+    assert ("it testifies to nothing until a listing writes it anew" in done.err) == (index is damaged)  # which none does there
     assert run((), root, "reindex").exit == 0  # control: that was all
 
 

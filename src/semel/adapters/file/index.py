@@ -152,7 +152,7 @@ class Index:
         return None
 
     def _unheard(self, error: _Damaged) -> str:
-        return f"{self.path} is damaged ({error}), so it testifies to nothing; the next listing writes it anew"
+        return f"{self.path} is damaged ({error}), so it testifies to nothing until a listing writes it anew"
 
     def _tell(self, fault: str) -> None:
         if fault not in self.faults:
