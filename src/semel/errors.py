@@ -238,7 +238,7 @@ class AppendRefused(StoreError):
 
 
 class IndexUnavailable(StoreError):
-    """The index cannot be asked now whether a log has lost records that it remembers, so the log is not used. Try again."""
+    """The index cannot be asked now whether a log has lost records that it remembers, so the log is not used."""
 
     code = "index_unavailable"
     retry = "later"

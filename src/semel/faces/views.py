@@ -17,7 +17,7 @@ from semel.core.summary import Summary, agent_of, decode_summary, encode_summary
 from semel.core.values import JSON, Part, clean_json, clean_text
 from semel.core.waiting import RESUMED, WaitKind
 from semel.engine.feed import Committed, Event, Live
-from semel.errors import IndexUnavailable, LogDamaged, SemelError, UnknownSession
+from semel.errors import IndexUnavailable, LogDamaged, NewerWriter, SemelError, UnknownSession
 from semel.errors import UnknownCall as NoSuchCall
 from semel.ports.log import SessionStore
 
@@ -34,7 +34,7 @@ class SessionView:
 def check_known(store: SessionStore, session: str) -> None:
     """Raise UnknownSession where there is no log, LogDamaged where there was one. What is in it is not looked at.
 
-    Raises IndexUnavailable where nobody can tell now.
+    Raises IndexUnavailable where nobody can tell now, and NewerWriter where only a later build can.
     """
     if not store.exists(session):
         remembered = store.remembered(session)
@@ -156,7 +156,7 @@ def glance_of(store: SessionStore, session: str, *, remember: bool = False) -> S
     view = view_of(store, session)
     found = summary_of(view.state, view.state.digest)
     if remember and view.mark is not None:
-        with suppress(IndexUnavailable):  # it saves reading the log once more, no more
+        with suppress(IndexUnavailable, NewerWriter):  # it saves reading the log once more, no more
             store.remember(session, view.mark, encode_summary(found))
     return found
 

@@ -11,7 +11,8 @@ SessionStore contract
            not fit into memory. `open` changes nothing before all are verified. What `take` raises ends either.
   STORE-7  `recall` gives what was remembered of a session whose log is the same as then, else None; it may forget anything, and
            nothing that is damaged is recalled (P33). What was remembered is a witness: `open` and `read` raise LogDamaged for a
-           log that lacks its records, and IndexUnavailable where it is there and cannot be asked now.
+           log that lacks its records, IndexUnavailable where it is there and cannot be asked now, and NewerWriter where a later
+           build wrote it, which changes nothing of it.
   STORE-8  `open` with the bookmark of an earlier writer of this store hands out only what lies behind it, where the log goes on
            from there, else all of it. What lies in front is verified where the file was written to since. All else of an open
            stays. Where nobody had the session since, a log that lost records is damaged, also if it was cut between two.
@@ -182,7 +183,7 @@ class SessionStore(Protocol):
         """What `remember` was given for the log as it is now; None if it has changed, or nothing is known."""
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a view with this mark. Raises IndexUnavailable; whoever lists goes on without."""
+        """Keep what was derived from a view with this mark. Raises as STORE-7; whoever lists goes on without."""
 
     @property
     def index_faults(self) -> Sequence[str]:
@@ -191,7 +192,7 @@ class SessionStore(Protocol):
     def remembered(self, session: str) -> int:
         """The highest record of a session without a log that something beside it calls durable; 0 if none was.
 
-        Raises IndexUnavailable.
+        Raises IndexUnavailable and NewerWriter.
         """
 
     def read_status(self, session: str) -> bytes | None:

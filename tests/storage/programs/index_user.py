@@ -1,6 +1,7 @@
 """A process that uses the index of a state directory in a way that gets into the way of others.
 
-index_user hold ROOT: takes the whole index as SQLite lets one take it, says so, and keeps it until it is told a line.
+index_user hold ROOT [LOCK]: takes a lock of the index, by default the whole of it as SQLite lets one take it, says so, and keeps
+    it until it is told a line. With `immediate` others may look and not change it; with `shared` they cannot end a change.
 index_user die ROOT: is killed within a change of every row, with a part of it written.
 index_user starve ROOT FAULT: lists all sessions while the disk is `full`, or with no `descriptors` left once the logs are read.
 index_user list ROOT TIMES: lists all sessions so often, each log anew, and says how many could not be asked about.
@@ -26,9 +27,10 @@ def say(text: object) -> None:
     print(text, flush=True)
 
 
-def hold(root: Path) -> None:
+def hold(root: Path, lock: str = "exclusive") -> None:
     db = sqlite3.connect(root / "index.db", isolation_level=None)
-    db.execute("BEGIN EXCLUSIVE")
+    db.execute("BEGIN" if lock == "shared" else f"BEGIN {lock}")
+    db.execute("SELECT count(*) FROM summary").fetchone()
     say("held")
     sys.stdin.readline()
     db.execute("ROLLBACK")

@@ -12,6 +12,7 @@ from semel.adapters.file.copies import LIST_NAME, UNFINISHED, Copy, copy_at
 from semel.adapters.file.disk import is_private_directory, is_private_file
 from semel.adapters.file.floor import LOCK_NAME, FileFloor
 from semel.adapters.file.floor import NAME as FLOOR_NAME
+from semel.adapters.file.hindrance import hindrance
 from semel.adapters.file.index import NAME as INDEX
 from semel.adapters.file.parking import NAME as PARKING
 from semel.adapters.file.recovery import TORN_LOG
@@ -20,17 +21,15 @@ from semel.adapters.file.root import NETWORK, REMEDY, SESSIONS, TOLD, Place, Roo
 from semel.adapters.file.store import FileStore
 from semel.core.status import decode_status
 from semel.core.values import Frozen
-from semel.errors import IndexUnavailable, SemelError, command
+from semel.errors import IndexUnavailable, NewerWriter, SemelError, command
 
 Weight = Literal["fine", "note", "problem"]
 _KEPT = (TORN_LOG, DAMAGED_LOG, DAMAGED_STATUS)
 _OURS = (Place.LOG, Place.LEASE, Place.STATUS, BLOBS, PARKING)
 _NOT_A_STATE = "make it a directory that you may read, or name another state directory with `--state`"
 _NOT_A_SESSION = "make it a directory that you may read, or move it away; if it was a session's, restore that from a backup"
-_ASK_INDEX = (
-    "end the process that holds it, or free the disk or the descriptors; as a last resort remove it: no record is lost, "
-    "but it may be all that tells that a log has lost some"
-)
+_REMOVE_INDEX = "as a last resort remove it: no record is lost, but it may be all that tells that a log has lost some"
+_UPGRADE = "upgrade semel to use this directory"
 _ROOT_NAMES = (SESSIONS, FLOOR_NAME, LOCK_NAME, INDEX, f"{INDEX}-journal", LIST_NAME, UNFINISHED, TOLD)
 
 
@@ -61,11 +60,11 @@ def examine(store: FileStore) -> Iterator[Finding]:
     if _is_there(sessions) and (closed := _closed(sessions)) is not None:
         yield Finding(weight="problem", about=str(sessions), what=closed, advice=_NOT_A_STATE)
         return
-    yield from _index(store)
+    yield from _index(store, copy)
     strays = store.strays()
     for path in sorted(sessions.glob("*")):
         if path.name in strays:
-            yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_verify(path))
+            yield Finding(weight="problem", about=str(path), what=str(strays[path.name]), advice=_mends(strays[path.name], path))
         elif store.session_in(path.name) is not None and (closed := _closed(path)) is not None:
             yield Finding(weight="problem", about=str(path), what=closed, advice=_NOT_A_SESSION)
         else:
@@ -147,30 +146,59 @@ def _floor(store: FileStore) -> Iterator[Finding]:
     lacking = sorted(found - store.known)
     if lacking:
         what = f"names {', '.join(lacking)}, which this build lacks"
-        yield Finding(weight="problem", about=str(floor.path), what=what, advice="upgrade semel to use this directory")
+        yield Finding(weight="problem", about=str(floor.path), what=what, advice=_UPGRADE)
     else:
         yield Finding(weight="fine", about=str(floor.path), what=f"names {', '.join(sorted(found)) or 'no feature'}")
 
 
-def _index(store: FileStore) -> Iterator[Finding]:
+def _index(store: FileStore, copy: Copy | None) -> Iterator[Finding]:
     index = store.index
-    if not index.path.exists():
-        yield Finding(weight="fine", about=str(index.path), what="is not there; the next listing makes it")
+    if not index.path.is_file() or index.path.is_symlink():
+        yield _no_index(index.path, copy)
         return
     try:
         count, removed = index.sessions(), store.removed()
     except SemelError as error:
-        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ASK_INDEX)
+        yield Finding(weight="problem", about=str(index.path), what=str(error), advice=_ask_index(error, index.path))
         return
     if count is None:
         what = "is damaged, so it testifies to nothing, and listings read every log"
-        advice = (
-            "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
-        )
-        yield Finding(weight="note", about=str(index.path), what=what, advice=advice)
+        yield Finding(weight="note", about=str(index.path), what=what, advice=_mend_index(index.path, copy))
     else:
         yield Finding(weight="fine", about=str(index.path), what=f"sessions that it knows: {count}")
     yield from (_removed(session, head) for session, head in removed.items())
+
+
+def _no_index(path: Path, copy: Copy | None) -> Finding:
+    """What becomes of an index that is not there, or is something else."""
+    if _is_there(path):
+        what = "is no plain file, so nothing is remembered, and listings read every log"
+        return Finding(weight="note", about=str(path), what=what, advice="move it away; the next listing makes an index")
+    if copy is not None:
+        what = "is not there; nothing is written to a copy, so listings read every log"
+        return Finding(weight="fine", about=str(path), what=what)
+    if (found := hindrance(path, write=True)) is not None:
+        what = f"is not there, and cannot be made ({found.why}), so listings read every log"
+        return Finding(weight="note", about=str(path), what=what, advice=found.cure)
+    return Finding(weight="fine", about=str(path), what="is not there; it is made when a session is listed")
+
+
+def _ask_index(error: SemelError, path: Path) -> str:
+    """What to do about an index that cannot be asked."""
+    if isinstance(error, NewerWriter):
+        return f"{_UPGRADE}; {_REMOVE_INDEX}"
+    found = hindrance(path, write=True)
+    cure = "end the process that holds it, or free the disk or the descriptors" if found is None else found.cure
+    return f"{cure}; {_REMOVE_INDEX}"
+
+
+def _mend_index(path: Path, copy: Copy | None) -> str:
+    """What to do about a damaged index."""
+    if copy is not None:
+        return "remove it: nothing is written to a copy, so nothing mends it"
+    derive = "`semel reindex` derives it anew; if a log has lost records that only the index knew of, nobody can tell any more"
+    found = hindrance(path, write=True)
+    return derive if found is None else f"{found.cure}; then {derive}"
 
 
 def _removed(session: str, head: int) -> Finding:
@@ -210,8 +238,7 @@ def _standing(store: FileStore, session: str, path: Path, copy: Copy | None) -> 
         head = store.read(session).head if store.exists(session) or store.remembered(session) else None
         before = store.witness(session, None) if head is None else 0
     except SemelError as error:
-        advice = "see what is said of the index" if isinstance(error, IndexUnavailable) else _verify(path)
-        yield Finding(weight="problem", about=session, what=str(error), advice=advice)
+        yield Finding(weight="problem", about=session, what=str(error), advice=_mends(error, path))
         return
     if owner is not None:
         yield Finding(weight="fine", about=session, what=f"is in use by {owner}")
@@ -245,5 +272,10 @@ def _leftover(path: Path) -> Finding:
     )
 
 
-def _verify(path: Path) -> str:
+def _mends(error: SemelError, path: Path) -> str:
+    """What to do about a session that cannot be read; nobody is sent to a backup where nothing is lost."""
+    if isinstance(error, IndexUnavailable):
+        return "see what is said of the index"
+    if isinstance(error, NewerWriter):
+        return _UPGRADE
     return f"see {command('verify', str(path))}; then restore a backup, or see `semel repair --help`"

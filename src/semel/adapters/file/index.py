@@ -4,9 +4,9 @@ A row holds a summary and the mark of the log that it was derived from, written 
 log that has grown, or was replaced, has another mark, and is read again.
 
 A summary is only ever remembered of records that are durable. So it is a witness too: a log of that lineage which ends before
-the record that its row names has lost something. Therefore three things are kept apart: an index that knows nothing, one that
-is damaged, which is as good as none and is written anew, and one that cannot be asked now, which may know anything. Only what
-is damaged is ever dropped, and that is said.
+the record that its row names has lost something. Therefore four things are kept apart: an index that knows nothing, one that
+is damaged, which is as good as none and is written anew, one that cannot be asked now, which may know anything, and one that a
+later build wrote, which may, too. Only what is damaged is ever dropped, and that is said.
 """
 
 import hashlib
@@ -22,8 +22,9 @@ from typing import TypeVar
 
 import msgspec
 
+from semel.adapters.file.hindrance import LASTING, hindrance
 from semel.core.header import Lineage
-from semel.errors import IndexUnavailable
+from semel.errors import IndexUnavailable, NewerWriter
 
 NAME = "index.db"
 WAIT_SECONDS = 10.0
@@ -39,6 +40,7 @@ _NOT_NOW = frozenset(
         *(sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH),
     }
 )
+_CLOSED = frozenset({sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _one_at_a_time = threading.Lock()  # SQLite's locks are the process's: whoever closes the file gives back those of all threads
 Row = tuple[str, str, bytes, str]
 T = TypeVar("T")
@@ -59,35 +61,37 @@ class Index:
     """The index of one state directory.
 
     What asks it raises IndexUnavailable where it cannot be asked now: another process holds it for long, it cannot be read, there
-    is no descriptor for it, or it has to be put right behind a process that died, and may not be written to.
+    is no descriptor for it, or it has to be put right behind a process that died, and may not be written to. It raises
+    NewerWriter where a later build wrote it: then it is left as it is.
     """
 
     def __init__(self, root: Path) -> None:
         """Touches nothing yet. `faults` says what was found damaged, one sentence each."""
         self.path = root / NAME
         self.faults: tuple[str, ...] = ()
-        self._impatient_until = 0.0
+        self._impatient_until = {False: 0.0, True: 0.0}  # a look, a change: where others may not change it, one may still look
         self._seen: tuple[int, ...] = ()  # the file that was asked last, as it was then
 
     def recall(self, session: str, mark: str) -> bytes | None:
         """What was remembered of a session whose log has this mark. Not to be able to ask is not to remember."""
         try:
             row = self._row(session)
-        except IndexUnavailable:
+        except (IndexUnavailable, NewerWriter):
             return None
         return row[2] if row is not None and row[1] == mark else None
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
         """The highest record that was durable when a session was last listed; 0 if nothing is known of this log.
 
-        `lineage` is None for a log whose first line is lost: it was that which is remembered. Raises IndexUnavailable.
+        `lineage` is None for a log whose first line is lost: it was that which is remembered. Raises IndexUnavailable and
+        NewerWriter.
         """
         row = self._row(session)
         named = _Named() if row is None else _named(row)
         return max(0, named.head_seq) if lineage is None or lineage.lineage == named.lineage else 0
 
     def known(self) -> Mapping[str, int]:
-        """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable."""
+        """Every session that it knows, and the highest record of it that was durable. Raises IndexUnavailable and NewerWriter."""
         try:
             return {row[0]: _named(row).head_seq for row in self._ask(lambda db: list(_sound_rows(db))) or ()}
         except _Damaged as error:
@@ -95,14 +99,14 @@ class Index:
             return {}
 
     def forget(self, session: str) -> None:
-        """Forget one session: it must not testify any more. Raises IndexUnavailable."""
+        """Forget one session: it must not testify any more. Raises IndexUnavailable and NewerWriter."""
         if self._row(session) is not None:
             self._change(lambda db: db.execute("DELETE FROM summary WHERE session = ?", (session,)))
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep a summary with its watermark, atomically; one of the same log that tells of more is left. Raises IndexUnavailable.
+        """Keep a summary with its watermark, atomically; one of the same log that tells of more is left.
 
-        An index that is damaged is written anew, with what can still be read of it.
+        An index that is damaged is written anew, with what can still be read of it. Raises IndexUnavailable and NewerWriter.
         """
         row = (session, mark, content, _digest(session, mark, content))
 
@@ -114,12 +118,12 @@ class Index:
         self._change(put)
 
     def mend(self) -> None:
-        """Write it anew if it is damaged, with what can still be read of it. Raises IndexUnavailable."""
+        """Write it anew if it is damaged, with what can still be read of it. Raises IndexUnavailable and NewerWriter."""
         if self.sessions() is None:
             self._make_anew("its pages contradict each other, or it is none")
 
     def sessions(self) -> int | None:
-        """How many sessions it knows; None if it is damaged. Raises IndexUnavailable."""
+        """How many sessions it knows; None if it is damaged. Raises IndexUnavailable and NewerWriter."""
 
         def count(db: sqlite3.Connection) -> int:
             if db.execute("PRAGMA quick_check").fetchone() != ("ok",):
@@ -148,7 +152,7 @@ class Index:
         return None
 
     def _unheard(self, error: _Damaged) -> str:
-        return f"{self.path} is damaged ({error}), so it testifies to nothing; the next listing writes it anew"
+        return f"{self.path} is damaged ({error}), so it testifies to nothing until a listing writes it anew"
 
     def _tell(self, fault: str) -> None:
         if fault not in self.faults:
@@ -163,7 +167,7 @@ class Index:
             try:
                 self._ask(act, write=True)
             except _Damaged as again:
-                raise IndexUnavailable(self._cannot(str(again))) from again
+                raise self._refusal(again, write=True) from again
 
     def _make_anew(self, why: str) -> None:
         """Drop a damaged index, and keep the rows that can still be read of it; one that others have just made anew is left."""
@@ -178,45 +182,52 @@ class Index:
         with _one_at_a_time:
             if not self._is_there() or self._seen != damaged:
                 return
-            for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
-                self.path.with_name(name).unlink(missing_ok=True)
+            try:
+                for name in (NAME, *(f"{NAME}-{kind}" for kind in ("journal", "wal", "shm"))):
+                    self.path.with_name(name).unlink(missing_ok=True)
+            except OSError as error:
+                raise self._refusal(error, write=True) from error
         self._ask(lambda db: db.executemany(_PUT, rows), write=True)
         lost = f"it is written anew, with {len(rows)} of its rows; what it alone remembered of other logs is lost"
         self.faults = (f"{self.path} was damaged ({why}): {lost}",)  # what was said of it before is over
 
     def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
-        """Do something in one transaction; None where there is no index. Raises _Damaged and IndexUnavailable."""
+        """Do something in one transaction; None where there is no index. Raises _Damaged, IndexUnavailable and NewerWriter."""
         with _one_at_a_time:
-            wait = 0.0 if time.monotonic() < self._impatient_until else WAIT_SECONDS
+            wait = 0.0 if time.monotonic() < self._impatient_until[write] else WAIT_SECONDS
             try:
                 found = self._transact(act, "rw" if write else "ro", wait, make=write)
             except sqlite3.Error as error:
                 if write or _code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                    raise self._meaning(error, wait) from error
+                    raise self._meaning(error, write=write) from error
                 try:  # a process died within a change: who may write takes that back first
                     found = self._transact(act, "rw", wait)
                 except sqlite3.Error as second:
-                    raise self._meaning(second, wait) from second
+                    raise self._meaning(second, write=write) from second
             except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
                 raise _Damaged("its schema is no text") from error
             except OSError as error:
-                raise IndexUnavailable(self._cannot(error.strerror or str(error))) from error
-        self._impatient_until = 0.0
+                raise self._refusal(error, write=write) from error
+        self._impatient_until.update({False: 0.0, write: 0.0})
         return found
 
-    def _meaning(self, error: sqlite3.Error, waited: float) -> Exception:
+    def _meaning(self, error: sqlite3.Error, *, write: bool) -> Exception:
         """What an error of SQLite says: not now, or never."""
         if _code(error) not in _NOT_NOW:
             return _Damaged(str(error))
-        if waited and _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once
-            self._impatient_until = time.monotonic() + WAIT_SECONDS
-        return IndexUnavailable(self._cannot(str(error)))
+        if _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once, then only tries
+            self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
+        return self._refusal(error, write=write)
 
-    def _cannot(self, why: str) -> str:
-        return (
-            f"{self.path} cannot be asked now ({why}), and may know of records that a log has lost. "
-            f"Try again; if it stays so, see `semel doctor`."
-        )
+    def _refusal(self, error: Exception, *, write: bool) -> IndexUnavailable:
+        """What keeps it from being asked or changed, and what to do: to try again helps only where it does not last."""
+        when, why, cure = " now", _words(error), "Try again; if it stays so, see `semel doctor`."
+        put_right = write or os.path.lexists(self.path.with_name(f"{NAME}-journal"))
+        if _may_last(error) and (found := hindrance(self.path, write=put_right)) is not None:
+            when, why, cure = "", found.why, f"{found.cure[0].upper()}{found.cure[1:]}, and try again."
+        if write:
+            return IndexUnavailable(f"{self.path} cannot be written to{when} ({why}). {cure}")
+        return IndexUnavailable(f"{self.path} cannot be asked{when} ({why}), and may know of records that a log has lost. {cure}")
 
     def _transact(self, act: Callable[[sqlite3.Connection], T], mode: str, wait: float, *, make: bool = False) -> T | None:
         if not self._is_there():
@@ -226,9 +237,11 @@ class Index:
         where = f"{self.path.as_uri()}?mode={mode}"
         with closing(sqlite3.connect(where, timeout=wait, uri=True, isolation_level=None)) as db:
             db.text_factory = _text
-            db.execute("PRAGMA synchronous = OFF")
+            if mode == "rw":
+                self._schema(db)  # first: the next line reads its tables, which may be in words of a later SQLite
+                db.execute("PRAGMA synchronous = OFF")
             db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
-            if not _has_tables(db):
+            if not self._has_tables(db):
                 if not make:
                     return None
                 db.execute(f"CREATE TABLE summary ({_COLUMNS})")
@@ -236,6 +249,22 @@ class Index:
             found = act(db)
             db.execute("COMMIT")
             return found
+
+    def _has_tables(self, db: sqlite3.Connection) -> bool:
+        """Whether it was made to its end. Raises _Damaged for what no build writes."""
+        schema = self._schema(db)
+        if schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            return False
+        if schema != _SCHEMA:
+            raise _Damaged(f"it names schema {schema}")
+        return True
+
+    def _schema(self, db: sqlite3.Connection) -> int:
+        """The schema that it names. Raises NewerWriter for a later one."""
+        (schema,) = db.execute("PRAGMA user_version").fetchone()
+        if schema > _SCHEMA:
+            raise NewerWriter(str(self.path), detail=f"has schema {schema}, and this build knows {_SCHEMA}")
+        return int(schema)
 
     def _make(self) -> None:
         """An empty private file. Raises OSError if something else is in its place."""
@@ -255,16 +284,6 @@ class Index:
             raise PermissionError(None, "it has another owner, or hard links")
         self._seen = found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
         return stat.S_ISREG(found.st_mode)
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    """Whether it was made to its end. Raises _Damaged for what is no index of this build."""
-    (schema,) = db.execute("PRAGMA user_version").fetchone()
-    if schema == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-        return False
-    if schema != _SCHEMA:
-        raise _Damaged(f"it names schema {schema}")
-    return True
 
 
 def _sound_rows(db: sqlite3.Connection) -> Iterator[Row]:
@@ -287,6 +306,15 @@ def _named(row: Row) -> _Named:
 def _code(error: sqlite3.Error) -> int:
     """The primary result code; 0 for what Python itself does not like about a value."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _words(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _may_last(error: Exception) -> bool:
+    """Whether it is an error of those that permissions or a read-only file system give."""
+    return error.errno in LASTING if isinstance(error, OSError) else isinstance(error, sqlite3.Error) and _code(error) in _CLOSED
 
 
 def _text(value: bytes) -> str:

@@ -23,7 +23,7 @@ TORN_LOG = "wal.torn-"  # what is kept of a log, before it is cut
 Witness = Callable[[str, Lineage | None], int]
 """The highest record of a session that something beside its directory calls durable, if it is of this lineage; else 0.
 
-Raises IndexUnavailable where that cannot be asked now.
+Raises IndexUnavailable where that cannot be asked now, and NewerWriter where only a later build can.
 """
 
 

@@ -8,6 +8,7 @@ in silence.
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,30 +30,38 @@ class _Claim(msgspec.Struct):
     session: str
 
 
-def session_in(root: Root, name: str) -> str | None:
-    """The id of the session that a directory name stands for; None for none of ours, and where nothing tells the id."""
+def session_in(root: Root, index: Index, name: str) -> str | None:
+    """The id of the session that a directory name stands for; None for none of ours, and where nothing tells the id.
+
+    `index` is the one that the caller asks about all of them, so that an index which is held is waited for once.
+    """
     if not names.is_digest(name):
         return names.session_id(name)
-    for told in (_id_in_log, _id_in_status, _id_in_index):
+    for told in (partial(_id_in_log, root), partial(_id_in_status, root), partial(_id_in_index, index)):
         with suppress(OSError, StoreError):
-            session = told(root, name)
+            session = told(name)
             if session is not None and names.directory_name(session) == name:
                 return session
     return None
 
 
-def strays(root: Root, known: frozenset[str]) -> Mapping[str, StoreError]:
-    """What may be a session though nothing tells which, by the name of its directory, with the reason. `known` are features.
+def strays(root: Root, index: Index, known: frozenset[str]) -> Mapping[str, StoreError]:
+    """What may be a session though nothing tells which, by the name of its directory, with the reason.
 
-    A directory without an acknowledged record is none: who opened it died before its first barrier.
+    `index` is as in `session_in`, `known` are features. A directory without an acknowledged record is none: who opened it died
+    before its first barrier.
     """
     found: dict[str, StoreError] = {}
     with naming("list", root.path), suppress(FileNotFoundError), root.sessions() as sessions:
         for name in root.disk.names(sessions):
-            if session_in(root, name) is not None:
+            if session_in(root, index, name) is not None:
                 continue
             try:
-                (_check_hidden if names.is_digest(name) else _check_foreign)(root, name, known)
+                if names.is_digest(name):
+                    _check_hidden(root, name, known)
+                    _id_in_index(index, name)  # where that cannot be asked, nobody can tell that there was nothing
+                else:
+                    _check_foreign(root, name)
             except StoreError as error:
                 found[name] = error
     return found
@@ -78,9 +87,9 @@ def _id_in_status(root: Root, name: str) -> str | None:
     return None
 
 
-def _id_in_index(root: Root, name: str) -> str | None:
-    """Raises IndexUnavailable."""
-    return next((session for session in Index(root.path).known() if names.directory_name(session) == name), None)
+def _id_in_index(index: Index, name: str) -> str | None:
+    """Raises what asking the index raises."""
+    return next((session for session in index.known() if names.directory_name(session) == name), None)
 
 
 def _status(root: Root, name: str) -> bytes | None:
@@ -101,10 +110,9 @@ def _check_hidden(root: Root, name: str, known: frozenset[str]) -> None:
         verification.end(witnessed(status))
         if status is not None:
             raise LogDamaged(str(log), 0, 0, "the log is gone, and its status document does not say whose it was")
-    _id_in_index(root, name)  # where that cannot be asked, nobody can tell that there was nothing
 
 
-def _check_foreign(root: Root, name: str, _known: frozenset[str]) -> None:
+def _check_foreign(root: Root, name: str) -> None:
     path = root.path / SESSIONS / name
     for file in (Place.LOG, Place.STATUS):
         with suppress(OSError):  # what cannot be looked at and has no session's name is none

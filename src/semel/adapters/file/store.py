@@ -81,7 +81,7 @@ class FileStore:
 
     def session_in(self, name: str) -> str | None:
         """The id of the session that a directory name stands for; None if it is none of ours."""
-        return session_in(self._root, name)
+        return session_in(self._root, self._index, name)
 
     @property
     def path(self) -> Path:
@@ -101,7 +101,7 @@ class FileStore:
 
     def strays(self) -> Mapping[str, StoreError]:
         """What may be a session though nothing tells which, by the name of its directory, with the reason."""
-        return strays(self._root, self._known)
+        return strays(self._root, self._index, self._known)
 
     def is_listed(self, session: str) -> bool:
         """Whether there is a log, a status or a row of the index that remembers one, or something that lets nobody look for them.
@@ -186,7 +186,7 @@ class FileStore:
         return None if mark is None else self._index.recall(session, mark)
 
     def remember(self, session: str, mark: str, content: bytes) -> None:
-        """Keep what was derived from a log; nothing is written to a copy. Raises IndexUnavailable."""
+        """Keep what was derived from a log; nothing is written to a copy. Raises IndexUnavailable, NewerWriter."""
         if copy_at(self._root) is None:
             self._index.remember(session, mark, content)
 
@@ -196,7 +196,7 @@ class FileStore:
         return self._index.faults
 
     def witness(self, session: str, lineage: Lineage | None) -> int:
-        """The highest record of this log that the index calls durable. Raises IndexUnavailable."""
+        """The highest record of this log that the index calls durable. Raises IndexUnavailable, NewerWriter."""
         return self._index.witness(session, lineage)
 
     def remembered(self, session: str) -> int:
@@ -213,7 +213,7 @@ class FileStore:
     def removed(self) -> Mapping[str, int]:
         """Sessions that the index remembers and whose directory is gone, with the highest record of each that was durable.
 
-        Raises IndexUnavailable.
+        Raises IndexUnavailable and NewerWriter.
         """
         known = self._index.known()
         with naming("list", self.path), suppress(FileNotFoundError), self._root.sessions() as directory:
