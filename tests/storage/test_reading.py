@@ -210,10 +210,10 @@ def bytes_looked_at(data: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> 
     """How many bytes were searched for frames until a log was read in pieces of this size."""
     looked = 0
 
-    def counting(piece: bytes, point: Point) -> tuple[Sequence[Frame], Point]:
+    def counting(piece: bytes, point: Point, at: int = 0) -> tuple[Sequence[Frame], Point]:
         nonlocal looked
-        looked += len(piece)
-        return good_frames(piece, point)
+        looked += len(piece) - at
+        return good_frames(piece, point, at)
 
     with monkeypatch.context() as patch:
         patch.setattr("semel.core.reading.good_frames", counting)

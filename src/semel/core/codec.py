@@ -5,7 +5,8 @@ Decoding follows design 14: an unknown type of a ver 1 frame is informational an
 known type that does not decode was written by a newer build.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -17,6 +18,7 @@ from semel.errors import AppendRefused, NewerWriter
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_requires, _payload = attrgetter("requires"), attrgetter("payload")
 
 
 class _Typed(Frozen, frozen=True, kw_only=True):
@@ -68,21 +70,22 @@ def decode(frame: Frame, where: str = "the log", known: frozenset[str] = feature
         raise NewerWriter(f"record {frame.seq} of {where}", detail=f"is not JSON: {error}") from error
 
 
-def decoded(
-    frames: Iterable[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
-) -> Iterator[tuple[Frame, Record | None]]:
-    """Many frames, each with its record; raises as `decode` does when it comes to one that that refuses."""
-    plain = _decoder.decode
-    for frame in frames:
-        if frame.requires:
-            yield frame, decode(frame, where, known)
-            continue
+def decode_all(
+    frames: Sequence[Frame], where: str = "the log", known: frozenset[str] = features.KNOWN
+) -> tuple[Sequence[Record | None], NewerWriter | None]:
+    """The records of many frames, up to the first that `decode` refuses; and that refusal."""
+    if not any(map(_requires, frames)):
         try:
-            record = plain(frame.payload)
+            return list(map(_decoder.decode, map(_payload, frames))), None
         except msgspec.DecodeError:
-            yield frame, decode(frame, where, known)
-        else:
-            yield frame, record
+            pass  # which of them it was, and whether it matters, is told one by one
+    found: list[Record | None] = []
+    for frame in frames:
+        try:
+            found.append(decode(frame, where, known))
+        except NewerWriter as refusal:
+            return found, refusal
+    return found, None
 
 
 def _type_of(payload: bytes) -> str | None:

@@ -5,7 +5,7 @@ This is the door to all decisions: the commands of `core.effects` are answered b
 
 from msgspec.structs import replace
 
-from semel.core.answer import with_answer
+from semel.core.answer import Given, answered_step, with_answers
 from semel.core.approve import answer_approval, expire_approvals
 from semel.core.budgets import spent_budget, time_budget
 from semel.core.calls import Step
@@ -205,8 +205,8 @@ def _answered(state: Session, run: Run, step: Step, outcome: Answered, policy: P
         hooks=outcome.hooks,
     )
     head = (outcome.attempt, finished)
-    run = with_answer(run, step, answer, finished)
-    step = need(run.step, "an answer belongs to a step")
+    step = answered_step(step, answer, finished)
+    run = with_answers(run, step, [Given(finished, answer, answer.calls)])
     if run.aborting_now and answer.has_calls:
         return close_unstarted(state, run, step, finish(run, "cancelled", run.usage), head=head)
     after = plan_batch if answer.has_calls else after_answer

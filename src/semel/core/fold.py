@@ -4,7 +4,8 @@ Any prefix of a legal log folds; what needed an illegal write raises CorruptLog 
 complete or repaired turns only (P1): an answer without calls commits itself, one with calls when its batch is finished.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import assert_never
 
 from semel.core.corruption import Reason, contradiction
@@ -13,6 +14,7 @@ from semel.core.fold_batch import Handler, batch_handler
 from semel.core.fold_context import apply_to_context
 from semel.core.fold_run import run_handler
 from semel.core.fold_session import session_handler
+from semel.core.fold_turn import fold_turns
 from semel.core.owned import change, owned, put
 from semel.core.records import (
     ApprovalRecorded,
@@ -122,6 +124,7 @@ def _nothing(state: Session, _place: Position, _record: ModelAttemptFinished) ->
     return state
 
 
+_requires = attrgetter("requires")
 _HANDLERS: dict[type[Record], Handler] = {}
 """What a record of each type does to the state, once it was asked."""
 
@@ -131,19 +134,21 @@ def fold(records: Iterable[Logged], state: Session) -> Session:
 
     Raises CorruptLog.
     """
-    return fold_placed(((logged, logged.record) for logged in records), state)
+    places = list(records)
+    return fold_placed(places, [place.record for place in places], state, torn=any(place.torn for place in places))
 
 
-def fold_placed(records: Iterable[tuple[Position, Record | None]], state: Session) -> Session:
-    """As `fold`, of records beside where they stand.
+def fold_placed(places: Sequence[Position], records: Sequence[Record | None], state: Session, *, torn: bool) -> Session:
+    """As `fold`, of records beside where they stand; `torn` says whether any of them may be.
 
     Position, clocks and features are what every record moves, so they are kept beside the state until the last one. Time between
     two records of one tenure is time in which the run was running.
     """
-    state = owned(state)
-    handlers, last = _HANDLERS, None
-    head, at_ms, features, ran_ms = state.head, state.last_at_ms, state.features, 0
-    for place, record in records:
+    state, handlers, last = owned(state), _HANDLERS, None
+    start = head = state.head
+    at_ms, ran_ms = state.last_at_ms, 0
+    turns_upto = 0  # the seq up to which turns were folded as wholes
+    for place, record in zip(places, records, strict=False):
         head += 1
         if place.seq != head:
             raise contradiction(state, place, Reason.NON_CONSECUTIVE_SEQ, f"expected record {head}")
@@ -151,17 +156,21 @@ def fold_placed(records: Iterable[tuple[Position, Record | None]], state: Sessio
         if now_ms > at_ms and state.run is not None and place.fence == (state.last_fence if last is None else last.fence):
             ran_ms += now_ms - at_ms
         at_ms, last = now_ms, place
-        if place.requires and not features.issuperset(place.requires):
-            features = features.union(place.requires)
-        if record is not None:
-            kind = type(record)
-            handler = handlers.get(kind)
-            if handler is None:
-                handler = handlers[kind] = _handler(record)
-            state = handler(state, place, record)
-            if ran_ms and state.run is None:
-                ran_ms = 0
+        if head <= turns_upto or record is None:
+            continue
+        kind = type(record)
+        if kind is ModelStepFinished and not torn:
+            turns_upto = start + fold_turns(state, places, records, head - start - 1)
+            if head <= turns_upto:
+                continue
+        handler = handlers.get(kind)
+        if handler is None:
+            handler = handlers[kind] = _handler(record)
+        state = handler(state, place, record)
+        if ran_ms and state.run is None:
+            ran_ms = 0
     if last is not None:
+        features = state.features.union(*set(map(_requires, places)))
         change(state, head=head, digest=last.digest, last_at_ms=at_ms, last_fence=last.fence, features=features)
     if ran_ms and state.run is not None:
         put(state.run, "running_ms", state.run.running_ms + ran_ms)

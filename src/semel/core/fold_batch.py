@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from semel.core.calls import CLOSE_OUTS, Batch, CallState, Step
 from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_commit import batch_finished
-from semel.core.keys import batch_id_of, call_keys_of
+from semel.core.keys import ids_of_batch
 from semel.core.outcomes import Outcome, Settlement
 from semel.core.owned import change, put
 from semel.core.records import (
@@ -125,8 +125,8 @@ def _started(state: Session, logged: Position, record: ToolBatchStarted) -> Sess
     plan = record.planned_calls
     if not _all_as_issued(plan, calls, step):
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, "the plan is not of the calls that the model issued")
-    derived = call_keys_of(state.lineage, run.run_id, step.step_id, len(plan))
-    if record.batch_id != batch_id_of(state.lineage, run.run_id, step.step_id) or [call.call_key for call in plan] != derived:
+    batch_id, keys = ids_of_batch(state.lineage, run.run_id, step.step_id, len(plan))
+    if record.batch_id != batch_id or [call.call_key for call in plan] != keys:
         raise contradiction(state, logged, Reason.TOOL_CALL_MISMATCH, "the ids of the batch do not derive from its place")
     batch = Batch(batch_id=record.batch_id, step_id=step.step_id, calls=tuple([CallState(planned=call) for call in plan]))
     put(step, "batch", batch)

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from semel.core.answer import with_answer
+from semel.core.answer import Given, answered_step, with_answers
 from semel.core.calls import Step
 from semel.core.corruption import Reason, contradiction, same_entry
 from semel.core.fold_batch import Handler
@@ -283,15 +283,15 @@ def _model_step_finished(state: Session, logged: Position, record: ModelStepFini
         )
     if record.tags:
         state = use_tags(state, logged, record.tags)
-    answered = with_answer(run, step, answer, record, seq=logged.seq)
-    put(state, "run", _with_proof(state, answered, record))
+    run = with_answers(run, answered_step(step, answer, record, seq=logged.seq), [Given(record, answer, answer.calls)])
+    put(state, "run", _with_proof(state, run, record))
     asked = asked_of(state)
     if state.changed or state.answered != asked:
         change(state, answered=asked, changed=())
     put(state, "model_steps", state.model_steps + 1)
-    if not answered.last_calls:
+    if not run.last_calls:
         return grown(state, (place_of(logged.seq, answer),), (record.tags,))
-    put(state, "call_ids", state.call_ids.plus([call.id for call in answered.last_calls]))
+    put(state, "call_ids", state.call_ids.plus([call.id for call in run.last_calls]))
     return state
 
 

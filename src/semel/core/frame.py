@@ -175,8 +175,8 @@ def _refuse_payload(payload: Unframed, seq: int) -> None:
         raise AppendRefused("the lineage line does not say {type, lineage, session}, or it requires features")
 
 
-def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
-    """The good frames at the front of `data`, whose first byte lies at `start.offset`, and where the log stands behind them.
+def good_frames(data: bytes, start: Point, at: int = 0) -> tuple[list[Frame], Point]:
+    """The good frames of `data` from `at`, which lies at `start.offset` of the log, and where the log stands behind them.
 
     A frame is good if it is proven, its digest right, its newline in its place, its seq the next, its fence and synced not
     below those before, synced < seq, and `requires` is `-` exactly when ver is not 3.
@@ -185,8 +185,9 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
     decides, and what the frames of one write have in common is parsed once.
     """
     frames: list[Frame] = []
+    base = start.offset - at
     find, crc32, sha256, numbers, features = data.find, zlib.crc32, hashlib.sha256, _Numbers(), _Features()
-    position, seq, previous, lineage = 0, start.seq, start.digest.encode(), start.lineage
+    position, seq, previous, lineage = at, start.seq, start.digest.encode(), start.lineage
     at_ms, fence, synced = 0, start.fence, start.synced
     at_stamp = fence_stamp = synced_stamp = b" "  # which no field can be; it can be empty
     while (end := find(b"\n", position)) >= 0:
@@ -225,11 +226,11 @@ def good_frames(data: bytes, start: Point) -> tuple[list[Frame], Point]:
                 requires=names,
                 digest=digest,
                 payload=payload,
-                offset=start.offset + position,
+                offset=base + position,
             )
         )
         position, previous, seq = end + 1, claimed, seq + 1
-    return frames, _point_behind(frames, start, start.offset + position, lineage)
+    return frames, _point_behind(frames, start, base + position, lineage)
 
 
 class _Numbers(dict[bytes, int]):

@@ -20,9 +20,7 @@ def run_id_of(lineage: str, key: str) -> str:
 
 def batch_id_of(lineage: str, run_id: str, step_id: int) -> str:
     """The batch of a step."""
-    digest = _within_run("batch", lineage, run_id).copy()
-    digest.update(b"%d" % step_id)
-    return digest.hexdigest()[:DERIVED_DIGITS]
+    return derived_id("batch", lineage, run_id, step_id)
 
 
 def call_key_of(lineage: str, run_id: str, step_id: int, ordinal: int) -> str:
@@ -30,22 +28,25 @@ def call_key_of(lineage: str, run_id: str, step_id: int, ordinal: int) -> str:
     return derived_id("call", lineage, run_id, step_id, ordinal)
 
 
-def call_keys_of(lineage: str, run_id: str, step_id: int, count: int) -> list[str]:
-    """The keys of the first `count` calls of a step."""
-    shared = _within_run("call", lineage, run_id).copy()
-    shared.update(b"%d\x1f" % step_id)
+def ids_of_batch(lineage: str, run_id: str, step_id: int, count: int) -> tuple[str, list[str]]:
+    """The batch of a step, and the keys of its first `count` calls."""
+    batch, call = _within_run(lineage, run_id)
+    batch, call = batch.copy(), call.copy()
+    batch.update(b"%d" % step_id)
+    call.update(b"%d\x1f" % step_id)
     keys: list[str] = []
     for ordinal in range(count):
-        digest = shared.copy()
+        digest = call.copy()
         digest.update(b"%d" % ordinal)
         keys.append(digest.hexdigest()[:DERIVED_DIGITS])
-    return keys
+    return batch.hexdigest()[:DERIVED_DIGITS], keys
 
 
 @lru_cache(maxsize=64)
-def _within_run(kind: str, lineage: str, run_id: str) -> "hashlib._Hash":
-    """The hash of what all derived ids of this kind in a run begin with; whoever goes on with it takes a copy."""
-    return hashlib.sha256(f"{kind}\x1f{lineage}\x1f{run_id}\x1f".encode())
+def _within_run(lineage: str, run_id: str) -> "tuple[hashlib._Hash, hashlib._Hash]":
+    """The hashes of what the ids of all batches and calls of a run begin with; whoever goes on with them takes a copy."""
+    batch, call = [hashlib.sha256(f"{kind}\x1f{lineage}\x1f{run_id}\x1f".encode()) for kind in ("batch", "call")]
+    return batch, call
 
 
 def answer_entry_of(lineage: str, run_id: str, step_id: int) -> str:

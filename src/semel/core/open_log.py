@@ -1,15 +1,15 @@
 """From verified frames to the state: decode, mark what a torn write left behind, fold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from semel.core.blob_names import named_blobs
-from semel.core.codec import decode, decoded
+from semel.core.codec import decode, decode_all
 from semel.core.fold import fold_placed
 from semel.core.frame import Frame, incomplete
 from semel.core.header import decode_lineage
 from semel.core.places import FindRecord
 from semel.core.records import Record
-from semel.core.state import Logged, Position, Session
+from semel.core.state import Logged, Session
 from semel.errors import CorruptLog, NewerWriter
 
 
@@ -20,7 +20,7 @@ def state_of(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Ses
     """
     if not frames:
         return Session(session=session)
-    return fold_placed(logged(frames[1:], torn, session), _first_state(frames[0], session))
+    return fold_frames(frames[1:], torn, _first_state(frames[0], session))
 
 
 def _first_state(first: Frame, session: str) -> Session:
@@ -96,15 +96,19 @@ class Opening:
             if self._state is None:
                 self._state = _first_state(frames[0], self._session)
                 del frames[0]
-            self._state = fold_placed(logged(frames, torn, self._session), self._state)
+            self._state = fold_frames(frames, torn, self._state)
         except (CorruptLog, NewerWriter) as error:
             self.failed = error
 
 
-def logged(frames: Sequence[Frame], torn: frozenset[int], session: str) -> Iterable[tuple[Position, Record | None]]:
-    """Frames decoded, each record beside where it stands."""
-    found = decoded(frames, f"session {session!r}")
-    return ((_torn(frame) if frame.seq in torn else frame, record) for frame, record in found) if torn else found
+def fold_frames(frames: Sequence[Frame], torn: frozenset[int], state: Session) -> Session:
+    """The state behind these frames, which follow those that it was made of. Raises what the first of them is refused with."""
+    records, refusal = decode_all(frames, f"session {state.session!r}")
+    places = [_torn(frame) if frame.seq in torn else frame for frame in frames] if torn else frames
+    state = fold_placed(places, records, state, torn=bool(torn))
+    if refusal is not None:
+        raise refusal
+    return state
 
 
 def _torn(frame: Frame) -> Logged:

@@ -67,6 +67,11 @@ def place_of_result(seq: int, output_seq: int) -> int:
     return 0 if back > _WITHIN_MOST else (seq << _SEQ_AT) | (back << _WITHIN_AT) | RESULT
 
 
+def places_of_results(seq: int, count: int) -> Sequence[int]:
+    """The places of so many tool results in a row, from the record `seq` on, that bring their outputs themselves."""
+    return range((seq << _SEQ_AT) | RESULT, (seq + count) << _SEQ_AT, 1 << _SEQ_AT)
+
+
 def seq_of(place: int) -> int:
     """The seq of the record that gives the message, or the number among the state's own."""
     return place >> _SEQ_AT

@@ -42,10 +42,8 @@ class Reading:
         self._waiting_bytes -= len(piece)
         if self._waiting_bytes > 0 and (self._stuck or b"\n" not in piece):
             return ()
-        data = b"".join(self._rest)
-        frames, point = good_frames(data, self.point)
-        rest = data[point.offset - self.point.offset :]
-        self.point, self._rest = point, [rest]
+        frames, rest = self._good_frames()
+        self._rest = [rest]
         newline, nul = rest.find(b"\n"), rest.find(b"\0")
         self._stuck = newline >= 0 or len(rest) > _LINE_BYTES_MOST
         if newline >= 0:
@@ -60,6 +58,25 @@ class Reading:
         self._waiting_bytes = len(rest)  # a long line is not looked at again before it has doubled
         self.features = self.features.union(*set(map(_requires, frames)))
         return frames
+
+    def _good_frames(self) -> tuple[list[Frame], bytes]:
+        """The good frames of what waits, and what lies behind them. `point` moves on.
+
+        Of the last piece only the line that it completes is joined to what was there: a copy of all of it costs time.
+        """
+        *waiting, piece = self._rest
+        cut = piece.find(b"\n") + 1
+        data = b"".join([*waiting, piece[:cut]])
+        frames, point = good_frames(data, self.point)
+        rest = data[point.offset - self.point.offset :]
+        if rest:
+            rest += piece[cut:]
+        else:
+            front, (frames_behind, point) = point, good_frames(piece, point, cut)
+            frames += frames_behind
+            rest = piece[cut + point.offset - front.offset :]
+        self.point = point
+        return frames, rest
 
     def tail(self, anchor: int = 0) -> Tail:
         """What lies behind the good frames, once there is nothing more to feed. `anchor` as in `frame.scan`."""

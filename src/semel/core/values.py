@@ -190,21 +190,17 @@ class Usage(Frozen, frozen=True, kw_only=True):
         return (self.input or 0) + (self.output or 0) + (self.cache_read or 0) + (self.cache_write or 0)
 
 
-def _both(a: int | None, b: int | None) -> int | None:
-    return a if b is None else b if a is None else a + b
-
-
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Sum field by field; a field that neither reported stays unreported. Currencies must agree (K14 is checked before)."""
     cost = other.cost if one.cost is None else one.cost
     if one.cost is not None and other.cost is not None:
         cost = Money(micros=one.cost.micros + other.cost.micros, currency=one.cost.currency)
     return Usage(
-        input=_both(one.input, other.input),
-        output=_both(one.output, other.output),
-        cache_read=_both(one.cache_read, other.cache_read),
-        cache_write=_both(one.cache_write, other.cache_write),
-        reasoning=_both(one.reasoning, other.reasoning),
+        input=other.input if one.input is None else one.input + (other.input or 0),
+        output=other.output if one.output is None else one.output + (other.output or 0),
+        cache_read=other.cache_read if one.cache_read is None else one.cache_read + (other.cache_read or 0),
+        cache_write=other.cache_write if one.cache_write is None else one.cache_write + (other.cache_write or 0),
+        reasoning=other.reasoning if one.reasoning is None else one.reasoning + (other.reasoning or 0),
         cost=cost,
     )
 

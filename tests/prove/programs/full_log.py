@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from semel.core.values import Bundle, Effect, Stop, Text, ToolCall, ToolSpec, Us
 from semel.engine.feed import Feed
 from semel.engine.loop import commit
 from semel.engine.resume import Ground, open_session
-from semel.errors import SessionFull
+from semel.errors import NewerWriter, SessionFull
 
 SESSION = "full"
 BUNDLE = Bundle(family="scripted", model="m", endpoint="", renderer=1)
@@ -137,15 +137,14 @@ async def fold(root: str) -> dict[str, object]:
 
 async def keep(root: str) -> dict[str, object]:
     """As `fold`, with a fault that the bound on memory must notice: what tools gave stays in memory."""
-    outputs, decoded = list[object](), open_log.decoded
+    outputs, decode_all = list[object](), open_log.decode_all
 
-    def keeping(frames: Iterable[Frame], where: str) -> Iterator[tuple[Frame, Record | None]]:
-        for frame, record in decoded(frames, where):
-            if isinstance(record, ToolResult):
-                outputs.append(record.output)
-            yield frame, record
+    def keeping(frames: Sequence[Frame], where: str) -> tuple[Sequence[Record | None], NewerWriter | None]:
+        records, refusal = decode_all(frames, where)
+        outputs.extend(record.output for record in records if isinstance(record, ToolResult))
+        return records, refusal
 
-    open_log.decoded = keeping  # type: ignore[assignment]  # the planted fault
+    open_log.decode_all = keeping  # type: ignore[assignment]  # the planted fault
     return {**await fold(root), "kept": len(outputs)}
 
 

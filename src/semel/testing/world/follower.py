@@ -1,10 +1,9 @@
 """The log of a session as the device has it, folded as it grows: the measure of everything that is acknowledged or acted upon."""
 
 from semel.adapters.file.names import directory_name
-from semel.core.fold import fold_placed
 from semel.core.frame import Frame, good_frames, incomplete
 from semel.core.header import Point
-from semel.core.open_log import logged, state_of
+from semel.core.open_log import fold_frames, state_of
 from semel.core.state import Session
 from semel.testing.world.medium import Medium
 
@@ -79,4 +78,4 @@ class Follower:
         torn = incomplete(new)
         if not self._folded:
             return state_of(new, torn, self.session)
-        return fold_placed(logged(new, torn, self.session), self._state)
+        return fold_frames(new, torn, self._state)
