@@ -17,7 +17,7 @@ MODULES = (
 )
 TESTS = (
     *("frame", "reading", "tail", "behind", "file", "reader", "damage", "index", "bookmark", "lookup"),
-    *("floor", "tenure", "lease", "contact", "lock_life", "conformance"),
+    *("floor", "floor_lock", "kept_in_vain", "tenure", "lease", "contact", "lock_life", "conformance"),
 )
 SWEEPS = "not flip and not race and not t15 and not torn_write and not power_loss and not burst"
 

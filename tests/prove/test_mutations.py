@@ -35,7 +35,11 @@ class Module(NamedTuple):
 
 
 MODULES = {
-    "core/frame.py": Module(("frame", "reading", "conformance", "tail"), 84),
+    "core/frame.py": Module(
+        ("frame", "reading", "conformance", "tail"),
+        85,
+        {"good_frames: (end := find(b'\\n', position)) >= 0 -> (end := find(b'\\n', position)) > 0": "no frame is an empty line"},
+    ),
     "core/header.py": Module(("frame", "reading", "tail"), 18),
     "core/tail.py": Module(
         ("frame", "reading", "tail"),
@@ -49,10 +53,13 @@ MODULES = {
     ),
     "core/reading.py": Module(
         ("reading", "frame", "conformance", "file"),
-        37,
+        41,
         {
-            "feed: newline >= 0 -> newline > 0 #2": "behind an empty line all is decided, and stuck is not asked for",
+            "feed: newline >= 0 -> newline > 0": "behind an empty line all is decided, and stuck is not asked for",
+            "feed: newline >= 0 -> newline > 0 #2": "an empty line is then judged as one that is too long, and is as damaged",
+            "feed: nul < 0 -> nul <= 0": "what is too long behind a hole is judged earlier, with as much of it as tells",
             "feed: len(rest) > _LINE_BYTES_MOST -> len(rest) >= _LINE_BYTES_MOST": "no line of a frame is nearly as long",
+            "feed: _LINE_BYTES_MOST + 1 -> _LINE_BYTES_MOST - 1": "no line of a frame is nearly as long",
             "feed: self._waiting_bytes > 0 -> self._waiting_bytes >= 0": "a line that has just doubled waits for one more piece",
         },
     ),

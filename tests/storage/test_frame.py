@@ -299,3 +299,17 @@ def test_a28_a_number_that_is_missing_is_none_also_in_the_first_line_that_is_rea
     assert scan(first + next_line).tail.kind is TailKind.DAMAGED
     assert scan(next_line, start=start).tail.kind is TailKind.DAMAGED
     assert scan(frame_line("1 1 1 0 0 0", b'{"type":"x"}', start.digest), start=start).tail.kind is TailKind.CLEAN
+
+
+def test_a_tenure_that_goes_back_is_no_frame_also_where_nothing_else_of_the_header_tells() -> None:
+    """What the frames of one write have in common is read once, and the tenure is part of it."""
+    first = encode_frames([lineage_payload(), payload(10)], Point(), at_ms=1, fence=2, synced=0)
+    for fence in (1, 2, 3):
+        later = encode_frames([payload(10)], first.point, at_ms=1, fence=fence, synced=0)
+        found = scan(first.data + later.data)
+        assert [frame.fence for frame in found.frames] == ([2, 2] if fence < 2 else [2, 2, fence])
+
+
+def test_a_clock_at_the_epoch_is_a_clock() -> None:
+    log = encode_frames([lineage_payload(), payload(10)], Point(), at_ms=0, fence=1, synced=0)
+    assert [frame.at_ms for frame in scan(log.data).frames] == [0, 0]
