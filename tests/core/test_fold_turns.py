@@ -207,6 +207,8 @@ def special(records: list[Record], first: int) -> Iterator[tuple[str, Log]]:
         started = records[0]
         assert isinstance(started, RunStarted)
         yield "known entry", of([replace(started, entries=(*started.entries, known)), *records[1:]])
+    strange = Entry(entry_id=begun.result_entry, content=UserMessage(text="not an answer"))
+    yield "no answer", of([*records[: first + 2], replace(answered, assistant_message=strange), *records[first + 3 :]])
     silent = replace(answered, assistant_message=Entry(entry_id=begun.result_entry, content=AssistantMessage(blocks=())))
     batch_id = batch_id_of(LINEAGE, begun.run_id, begun.step_id)
     plan = ToolBatchStarted(run_id=begun.run_id, batch_id=batch_id, step_id=begun.step_id, planned_calls=())
@@ -276,14 +278,24 @@ def test_all_turns_of_a_run_but_its_first_and_its_last_are_folded_at_once() -> N
 
 
 def with_one_condition_less() -> Iterator[tuple[str, str]]:
-    """The module without one operand of one of its conditions, and which that is."""
+    """The module without one operand of a condition, or without a condition that has none; and which that is."""
     source = inspect.getsource(fold_turn)
     for place, node in enumerate(ast.walk(ast.parse(source))):
-        for operand in range(len(node.values) if isinstance(node, ast.BoolOp) else 0):
+        match node:
+            case ast.BoolOp(values=values):
+                operands = range(len(values))
+            case ast.If(test=test) if not isinstance(test, ast.BoolOp):
+                operands = range(1)
+            case _:
+                continue
+        for operand in operands:
             tree = ast.parse(source)
             less = list(ast.walk(tree))[place]
-            assert isinstance(less, ast.BoolOp)
-            left_out = ast.unparse(less.values.pop(operand))
+            if isinstance(less, ast.BoolOp):
+                left_out = ast.unparse(less.values.pop(operand))
+            else:
+                assert isinstance(less, ast.If)
+                left_out, less.test = f"if {ast.unparse(less.test)}", ast.Constant(value=False)
             yield left_out, ast.unparse(ast.fix_missing_locations(tree))
 
 
@@ -293,11 +305,21 @@ def test_canary_each_condition_that_is_left_out_is_noticed(monkeypatch: pytest.M
     ever = [at_once_in(log) for log in logs]
     for name, source in with_one_condition_less():
         made: dict[str, Any] = {"__name__": fold_turn.__name__}
-        exec(compile(source, name, "exec"), made)
+        exec(compile(source, name, "exec"), made)  # the planted fault
         monkeypatch.setattr(folding, "fold_turns", made["fold_turns"])
         tried += 1
         if next(differences(), None) is None and [at_once_in(log) for log in logs] == ever:
             left.append(name)
     print(f"{tried} conditions left out, one at a time; not noticed: {left}")
     assert left == []
-    assert tried >= 40
+    assert tried >= 45
+
+
+def test_canary_a_torn_write_that_is_folded_at_once_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = folding.fold_placed
+
+    def blind(places: Any, records: Any, state: Session, *, torn: bool) -> Session:
+        return whole(places, records, state, torn=torn and len(records) == 1)
+
+    monkeypatch.setattr(folding, "fold_placed", blind)
+    assert set(differences()) >= {"plain: torn"}

@@ -1,6 +1,7 @@
 """From frames to the state: what a log is refused with is what is wrong with its first record that is (W15, D6)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,10 @@ from semel.ports.log import Payload
 from tests.core.machine import LINEAGE, Script, call, say, tool, whole_run
 
 BROKEN = b'{"type":"turn_finished","run_id":5}'
-GATED = (b'{"type":"turn_finished","run_id":5}', ("future/v9",))
+GATED = (BROKEN, ("future/v9",))
+PICTURE = (BROKEN, ("media-content/v1",))  # what names blobs is looked at before it is folded
+NEST = b"[" * 5000 + b"]" * 5000
+DEEP, DEEP_UNKNOWN = b'{"type":"turn_finished","x":%b}' % NEST, b'{"type":"from_the_future","x":%b}' % NEST
 
 
 def records() -> list[Record]:
@@ -50,18 +54,33 @@ def refusals(log: Sequence[Frame]) -> set[str]:
     return found
 
 
-def test_a_record_that_contradicts_the_log_is_told_before_a_later_one_that_does_not_decode() -> None:
+KINDS = ["broken", "gated", "picture", "deep", "deep and unknown"]
+
+
+@pytest.mark.parametrize("broken", [BROKEN, GATED, PICTURE, DEEP, DEEP_UNKNOWN], ids=KINDS)
+def test_a_record_that_contradicts_the_log_is_told_before_a_later_one_that_does_not_decode(broken: Any) -> None:
     start, *rest = records()
-    (told,) = refusals(frames([start, start, BROKEN, *rest]))
+    (told,) = refusals(frames([start, start, broken, *rest]))
     assert told.startswith(CorruptLog.__name__)
     assert "record 2" in told
 
 
-def test_a_record_that_does_not_decode_is_told_before_a_later_one_that_contradicts_the_log() -> None:
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (BROKEN, "(turn_finished) does not decode"),
+        (GATED, "needs future/v9"),
+        (PICTURE, "(turn_finished) does not decode"),
+        (DEEP, "is nested too deep to be read"),
+        (DEEP_UNKNOWN, "(its type cannot be told) does not decode"),
+    ],
+    ids=KINDS,
+)
+def test_a_record_that_does_not_decode_is_told_before_a_later_one_that_contradicts_the_log(broken: Any, why: str) -> None:
     start, *rest = records()
-    (told,) = refusals(frames([start, BROKEN, start, *rest]))
+    (told,) = refusals(frames([start, broken, start, *rest]))
     assert told.startswith(NewerWriter.__name__)
-    assert "record 2 of session 's' (turn_finished) does not decode" in told
+    assert f"record 2 of session 's' {why}" in told
 
 
 def test_of_two_records_that_this_build_cannot_read_the_first_is_told_and_a_missing_feature_before_any_content() -> None:

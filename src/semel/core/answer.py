@@ -69,7 +69,7 @@ def _same(calls: tuple[ToolCall, ...], before: tuple[ToolCall, ...]) -> bool:
     """Whether a turn makes the calls of the turn before it once more; the ids that a provider gave them do not count."""
     if len(calls) != len(before):
         return False
-    for one, other in zip(calls, before, strict=True):  # noqa: SIM110  every answer with calls is asked; see `has_calls`
+    for one, other in zip(calls, before, strict=True):  # noqa: SIM110  asked of every answer, and a generator costs more than the loop
         if one.arguments != other.arguments or one.name != other.name:
             return False
     return True

@@ -18,6 +18,7 @@ from semel.errors import AppendRefused, NewerWriter
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_UNTOLD = "its type cannot be told"
 _requires, _payload = attrgetter("requires"), attrgetter("payload")
 
 
@@ -65,9 +66,13 @@ def decode(frame: Frame, where: str = "the log", known: frozenset[str] = feature
         kind = _type_of(frame.payload)
         if kind is not None and kind not in _KNOWN_TYPES and frame.ver == 1:
             return None
-        raise NewerWriter(f"record {frame.seq} of {where}", detail=f"({kind}) does not decode: {error}") from error
+        raise NewerWriter(
+            f"record {frame.seq} of {where}", detail=f"({kind or 'its type cannot be told'}) does not decode: {error}"
+        ) from error
     except msgspec.DecodeError as error:
         raise NewerWriter(f"record {frame.seq} of {where}", detail=f"is not JSON: {error}") from error
+    except RecursionError as error:
+        raise NewerWriter(f"record {frame.seq} of {where}", detail="is nested too deep to be read") from error
 
 
 def decode_all(
@@ -77,7 +82,7 @@ def decode_all(
     if not any(map(_requires, frames)):
         try:
             return list(map(_decoder.decode, map(_payload, frames))), None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # which of them it was, and whether it matters, is told one by one
     found: list[Record | None] = []
     for frame in frames:
@@ -91,5 +96,5 @@ def decode_all(
 def _type_of(payload: bytes) -> str | None:
     try:
         return _typed.decode(payload).type
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

@@ -139,7 +139,7 @@ def fold(records: Iterable[Logged], state: Session) -> Session:
 
 
 def fold_placed(places: Sequence[Position], records: Sequence[Record | None], state: Session, *, torn: bool) -> Session:
-    """As `fold`, of records beside where they stand; `torn` says whether any of them may be.
+    """As `fold`, of records beside where they stand; `torn` says whether any of them is. There may be more places than records.
 
     Position, clocks and features are what every record moves, so they are kept beside the state until the last one. Time between
     two records of one tenure is time in which the run was running.
@@ -170,7 +170,7 @@ def fold_placed(places: Sequence[Position], records: Sequence[Record | None], st
         if ran_ms and state.run is None:
             ran_ms = 0
     if last is not None:
-        features = state.features.union(*set(map(_requires, places)))
+        features = state.features.union(*set(map(_requires, places[: len(records)])))
         change(state, head=head, digest=last.digest, last_at_ms=at_ms, last_fence=last.fence, features=features)
     if ran_ms and state.run is not None:
         put(state.run, "running_ms", state.run.running_ms + ran_ms)

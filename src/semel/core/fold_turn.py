@@ -37,6 +37,7 @@ from semel.errors import need
 _sent = attrgetter("batch_id", "ordinal", "tool_call_id", "args_digest", "args")
 _came_back = attrgetter("batch_id", "ordinal", "tool_call_id", "outcome", "terminate", "tag")
 _output = attrgetter("output")
+_CALLS_MOST = 64  # of a turn that is folded at once: what is kept for each number of calls has a bound
 
 
 class _Turns(Frozen, frozen=True, kw_only=True):
@@ -89,7 +90,7 @@ def _turns(state: Session, run: Run, places: Sequence[Position], records: Sequen
         count = len(calls)
         first, results, finish = at + 2, at + 2 + count, at + 2 + 2 * count
         begins = finish + 2
-        if not calls or begins > last or tuple(map(type, records[first:finish])) != _kinds(count):
+        if not 0 < count <= _CALLS_MOST or begins > last or tuple(map(type, records[first:finish])) != _kinds(count):
             break
         batch_id, keys = ids_of_batch(lineage, run_id, step_id, count)
         plan: list[PlannedCall] = []
@@ -127,7 +128,7 @@ def _turns(state: Session, run: Run, places: Sequence[Position], records: Sequen
     return _Turns(answers=answers, ids=ids, shown=shown, step=step, end=end) if answers else None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_CALLS_MOST)
 def _kinds(calls: int) -> tuple[type[Record], ...]:
     """Of the records between the plan of so many calls and the end of their batch."""
     return (ToolDispatchIntent,) * calls + (ToolResult,) * calls

@@ -42,7 +42,10 @@ def finding(frames: Sequence[Frame], ahead: Mapping[int, Record] | None = None) 
 
 
 class Opening:
-    """The fold of a log whose frames come piece by piece, as `SessionStore.open` hands them out; memory holds one write."""
+    """The fold of a log whose frames come piece by piece, as `SessionStore.open` hands them out.
+
+    Memory holds the frames and the records of one piece, and of one write if that is longer.
+    """
 
     def __init__(self, session: str, known: Session | None = None) -> None:
         """`known` is the state up to where the frames go on; one that begins with the lineage line is folded from the start.
@@ -64,12 +67,7 @@ class Opening:
         """
         if self.failed is not None:
             return
-        try:
-            for name, seq in named_blobs(frames).items():
-                self.blobs.setdefault(name, seq)
-        except NewerWriter as error:
-            self.failed = error
-            return
+        self._note_blobs(frames)
         if frames and frames[0].seq == 0:
             self._state, self.whole = None, True
         known = [*self._write, *frames]
@@ -86,6 +84,15 @@ class Opening:
         if self.failed is not None:
             raise self.failed
         return self._state or Session(session=self._session)
+
+    def _note_blobs(self, frames: Sequence[Frame]) -> None:
+        """Of frames that cannot be read nothing is noted: the fold comes to them in their turn, and refuses them."""
+        try:
+            named = named_blobs(frames)
+        except NewerWriter:
+            return
+        for name, seq in named.items():
+            self.blobs.setdefault(name, seq)
 
     def _fold(self, frames: list[Frame]) -> None:
         """Fold frames behind which a write ends, or the log."""
