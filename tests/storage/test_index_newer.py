@@ -47,6 +47,18 @@ def far_later(root: Path) -> None:
     db.close()
 
 
+def in_a_later_format(root: Path) -> None:
+    """In a format that the header names and no SQLite of today opens."""
+    name_schema(root, 7)
+    name_format(root)
+
+
+def name_format(root: Path) -> None:
+    content = bytearray((root / "index.db").read_bytes())
+    content[18:20] = (3, 3)
+    (root / "index.db").write_bytes(content)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     where = tmp_path / "state"
@@ -79,7 +91,7 @@ def open_and_close(store: FileStore, session: str) -> None:
     asyncio.run(used())
 
 
-@pytest.mark.parametrize("age", [later, far_later])
+@pytest.mark.parametrize("age", [later, far_later, in_a_later_format])
 def test_a_later_index_refuses_what_would_ask_it_and_not_a_byte_is_changed(root: Path, age: Callable[[Path], None]) -> None:
     age(root)
     before = files(root)
@@ -124,6 +136,16 @@ def test_an_index_of_this_schema_again_is_asked_again(root: Path) -> None:
     name_schema(root, 1)
     assert listed(store_at(root)) == {"box": None, "cut": "log_damaged", HIDDEN: None}
     assert rows(root) == known
+
+
+@pytest.mark.parametrize("schema", [0, 1])
+def test_a_later_format_alone_is_damage(root: Path, schema: int) -> None:
+    """No later build names the schema of this one."""
+    name_schema(root, schema)
+    name_format(root)
+    store = store_at(root)
+    assert listed(store)["box"] is None
+    assert any("is written anew" in fault for fault in store.index_faults)
 
 
 @pytest.mark.parametrize("schema", [0, -1])

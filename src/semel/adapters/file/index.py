@@ -31,6 +31,7 @@ WAIT_SECONDS = 10.0
 """How long a process waits for others, whose changes take some milliseconds each, before it says that it cannot ask."""
 
 _SCHEMA = 1
+_HEADER_BYTES, _FORMAT = 100, 2  # of a file of SQLite, and the last of its formats, for WAL
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
 _PUT = "INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?)"
 _NOT_NOW = frozenset(
@@ -214,7 +215,7 @@ class Index:
     def _meaning(self, error: sqlite3.Error, *, write: bool) -> Exception:
         """What an error of SQLite says: not now, or never."""
         if _code(error) not in _NOT_NOW:
-            return _Damaged(str(error))
+            return self._unread(str(error))
         if _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once, then only tries
             self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
         return self._refusal(error, write=write)
@@ -263,8 +264,26 @@ class Index:
         """The schema that it names. Raises NewerWriter for a later one."""
         (schema,) = db.execute("PRAGMA user_version").fetchone()
         if schema > _SCHEMA:
-            raise NewerWriter(str(self.path), detail=f"has schema {schema}, and this build knows {_SCHEMA}")
+            raise self._later(schema)
         return int(schema)
+
+    def _unread(self, why: str) -> Exception:
+        """What a file is that SQLite makes nothing of: one of a later SQLite and a later schema, or damaged.
+
+        Only for who has no connection open: to close the file gives back the locks of all of them.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return _Damaged(why)
+        try:
+            schema = _later_schema(os.pread(fd, _HEADER_BYTES, 0))
+        finally:
+            os.close(fd)
+        return _Damaged(why) if schema is None else self._later(schema)
+
+    def _later(self, schema: int) -> NewerWriter:
+        return NewerWriter(str(self.path), detail=f"has schema {schema}, and this build knows {_SCHEMA}")
 
     def _make(self) -> None:
         """An empty private file. Raises OSError if something else is in its place."""
@@ -284,6 +303,14 @@ class Index:
             raise PermissionError(None, "it has another owner, or hard links")
         self._seen = found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
         return stat.S_ISREG(found.st_mode)
+
+
+def _later_schema(header: bytes) -> int | None:
+    """The later schema that a file names whose format is later than any of today; None for all else (SQLite file format, 1.3)."""
+    if len(header) < _HEADER_BYTES or header[:16] != b"SQLite format 3\0" or header[21:24] != bytes((64, 32, 32)):
+        return None  # nonsense, which names anything
+    schema = int.from_bytes(header[60:64], signed=True)
+    return schema if header[19] > _FORMAT and schema > _SCHEMA else None
 
 
 def _sound_rows(db: sqlite3.Connection) -> Iterator[Row]:
