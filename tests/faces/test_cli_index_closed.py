@@ -234,3 +234,15 @@ def test_doctor_of_something_else_in_its_place_does_not_promise_an_index(
     weight, what, advice = finding(root, _exit_code, capfd)
     assert (weight, what) == ("note", "is no plain file, so nothing is remembered, and listings read every log")
     assert advice == "move it away; the next listing makes an index"
+
+
+@pytest.mark.parametrize(("verb", "names"), [("ls", "{} cannot be read"), ("inbox", "session {} cannot be read")])
+def test_what_a_listing_says_to_do_about_a_session_goes_to_the_state_directory_that_was_given(
+    root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], verb: str, names: str
+) -> None:
+    os.link(root / "index.db", tmp_path / "another name")
+    assert _exit_code([verb, "--state", str(root)]) == 6
+    told = "".join(capfd.readouterr())
+    for session in SESSIONS:
+        (line,) = [line for line in told.splitlines() if line.startswith(names.format(session))]
+        assert f"see `semel doctor --state {root}`" in line

@@ -10,7 +10,7 @@ from semel.faces.cli.checking import arguments_of, check_of
 from semel.faces.cli.lines import moment
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import json_line, one_line, shown, table, talk, tell_faults
-from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
+from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands, with_state
 from semel.faces.cli.verbs import verb
 from semel.faces.views import InboxItem, Queue, Stranded, Waiting, WaitingCall, waiting_of
 
@@ -82,7 +82,7 @@ def _show_inbox(waiting: Waiting, following: dict[str, str]) -> None:
         why = " behind a call whose outcome is unknown: a verdict lets them go, or" if queue.held_up else ":"
         shown(f"{count(queue.count, 'message')} in the queue of session {queue.session}{why} {_start_of(queue)}")
     for session, error in waiting.unreadable.items():
-        shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {error}"))
+        shown(one_line(f"session {session} cannot be read, so what waits in it is not known: {with_state(str(error))}"))
 
 
 def _run_line(run: Stranded) -> str:

@@ -12,7 +12,7 @@ from semel.faces.cli.carry import ground_to_look_at
 from semel.faces.cli.lines import cached_text, duration, moment, usage_text
 from semel.faces.cli.options import json_option, state_option
 from semel.faces.cli.output import data, json_line, one_line, shown, stdout_is_terminal, table, talk, tell_faults
-from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands
+from semel.faces.cli.remedies import VERDICTS, command, plain_command, resolve_commands, with_state
 from semel.faces.cli.verbs import verb
 from semel.faces.listing import Listing, listing_of
 from semel.faces.preview import PLACEHOLDER, preview_of
@@ -55,7 +55,7 @@ def ls(*, state: str | None, as_json: bool) -> int:
     if rows:
         table(("session", "state", "agent", "records", "last", "held by"), rows)
         for session, why in lost.items():
-            talk(f"{session} cannot be read: {why}")
+            talk(f"{session} cannot be read: {with_state(why)}")
     elif not as_json:
         talk("no sessions here")
     tell_faults(store)
