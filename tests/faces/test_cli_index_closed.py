@@ -125,6 +125,24 @@ def test_an_index_that_cannot_be_put_right_there_refuses_with_the_same_words(roo
     assert run((), root, "show", "box").exit == 0  # control: who may write puts it right
 
 
+@pytest.mark.parametrize(("mode", "verb", "said"), [(0o400, "reindex", "written to"), (0o000, "show", "asked")])
+def test_an_index_whose_own_permissions_refuse_is_named_with_the_command_that_mends_it(
+    root: Path, mode: int, verb: str, said: str
+) -> None:
+    index, words = root / "index.db", (verb, *(["box"] if verb == "show" else []))
+    index.chmod(mode)
+    before = NO_PRIVILEGES if os.geteuid() == 0 else ()
+    if before and not works(*before, "true"):
+        not_run("nothing here takes the privileges from a process of root")
+    done = run(before, root, *words)
+    assert done.exit == 1
+    assert f"{index} cannot be {said} (Permission denied)" in done.err
+    cure = f"chmod u+rw {index}"
+    assert f"`{cure}`, and try again." in done.err
+    subprocess.run(["sh", "-c", cure], check=True)
+    assert run(before, root, *words).exit == 0
+
+
 def hot_journal(path: Path) -> bytes:
     """What a change that is under way keeps beside an index."""
     db = sqlite3.connect(path, isolation_level=None)

@@ -31,7 +31,7 @@ WAIT_SECONDS = 10.0
 """How long a process waits for others, whose changes take some milliseconds each, before it says that it cannot ask."""
 
 _SCHEMA = 1
-_HEADER_BYTES, _FORMAT = 100, 2  # of a file of SQLite, and the last of its formats, for WAL
+_HEADER_BYTES = 100  # of a file of SQLite
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
 _PUT = "INSERT OR REPLACE INTO summary VALUES (?, ?, ?, ?)"
 _NOT_NOW = frozenset(
@@ -268,7 +268,7 @@ class Index:
         return int(schema)
 
     def _unread(self, why: str) -> Exception:
-        """What a file is that SQLite makes nothing of: one of a later SQLite and a later schema, or damaged.
+        """What a file is that SQLite makes nothing of: one that names a later schema, say in a later format, or a damaged one.
 
         Only for who has no connection open: to close the file gives back the locks of all of them.
         """
@@ -306,11 +306,11 @@ class Index:
 
 
 def _later_schema(header: bytes) -> int | None:
-    """The later schema that a file names whose format is later than any of today; None for all else (SQLite file format, 1.3)."""
+    """The later schema that the header of a file names; None where it names none, or is no header (SQLite file format, 1.3)."""
     if len(header) < _HEADER_BYTES or header[:16] != b"SQLite format 3\0" or header[21:24] != bytes((64, 32, 32)):
         return None  # nonsense, which names anything
     schema = int.from_bytes(header[60:64], signed=True)
-    return schema if header[19] > _FORMAT and schema > _SCHEMA else None
+    return schema if schema > _SCHEMA else None
 
 
 def _sound_rows(db: sqlite3.Connection) -> Iterator[Row]:
