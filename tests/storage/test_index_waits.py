@@ -1,6 +1,6 @@
 """Whoever asks an index that another process holds waits for it once, however many sessions and directories it asks about.
 
-Nobody keeps others out while it waits, and nobody who waited in vain is refused for longer than a fresh one would be.
+Nobody keeps others out while it waits for one that reads, and nobody who waited in vain stays impatient by asking again.
 """
 
 import sqlite3

@@ -33,7 +33,7 @@ BRIEF_SECONDS, BRIEF_TRIES = 0.05, 20
 """How long, and how often, who has just waited in vain waits again until that is WAIT_SECONDS ago; any more tries do not wait."""
 
 _END_SECONDS = 0.02  # of a wait for readers at the end of a change, which keeps new ones out; less than a brief wait
-_PAUSES = 0.02, 0.25  # the first and the longest between two tries of a change; longer than SQLite sleeps between two looks
+_PAUSES = 0.02, 0.25  # the first and the longest between two tries of a change; SQLite sleeps a tenth between two looks
 _SCHEMA = 1
 _HEADER_BYTES = 100  # of a file of SQLite
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
