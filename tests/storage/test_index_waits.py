@@ -200,6 +200,19 @@ def test_changes_that_wait_for_a_reader_let_others_look_and_are_made_when_it_end
         assert Index(root).witness("new", None) == Index(root).witness("newer", None) == 7
 
 
+def test_canary_a_change_that_is_patient_at_its_end_is_caught(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        reader = stack.enter_context(process("index_user", "hold", root, "shared"))
+        assert reader.hear() == "held"
+        changer = stack.enter_context(process("index_user", "remember", root, "new", 60, 60))
+        assert changer.hear() == "begins"
+        until_one_waits_at_its_end(root)
+        monkeypatch.setattr(index_module, "WAIT_SECONDS", 0.5)
+        refused(Index(root))
+        assert reader.ask("") == "free"
+        assert changer.hear() == "remembered"
+
+
 def test_a_change_is_tried_again_only_until_its_patience_ends_and_then_refused_once(root: Path, patience: Patience) -> None:
     index, tries = Index(root), list[int]()
     with process("index_user", "hold", root, "shared") as reader:

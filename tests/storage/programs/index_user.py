@@ -5,8 +5,8 @@ index_user hold ROOT [LOCK]: takes a lock of the index, by default the whole of 
 index_user die ROOT: is killed within a change of every row, with a part of it written.
 index_user starve ROOT FAULT: lists all sessions while the disk is `full`, or with no `descriptors` left once the logs are read.
 index_user list ROOT TIMES: lists all sessions so often, each log anew, and says how many could not be asked about.
-index_user remember ROOT SESSION SECONDS: says that it begins to remember seven records of a session, and how that ended; it waits
-    so long for others.
+index_user remember ROOT SESSION SECONDS [END]: says that it begins to remember seven records of a session, and how that ended; it
+    waits so long for others, and END seconds at a time for readers.
 """
 
 import os
@@ -97,8 +97,9 @@ def listing(root: Path, times: str) -> None:
     say(f"refused {refused}")
 
 
-def remember(root: Path, session: str, seconds: str) -> None:
+def remember(root: Path, session: str, seconds: str, end: str = "") -> None:
     index.WAIT_SECONDS = float(seconds)
+    index._END_SECONDS = float(end or index._END_SECONDS)
     say("begins")
     try:
         index.Index(root).remember(session, "mark", b'{"lineage":"l","head_seq":7}')
