@@ -200,6 +200,19 @@ def test_changes_that_wait_for_a_reader_let_others_look_and_are_made_when_it_end
         assert Index(root).witness("new", None) == Index(root).witness("newer", None) == 7
 
 
+def test_a_large_change_too_lets_others_look_until_its_end(root: Path) -> None:
+    heard = list[str]()
+
+    def large(db: sqlite3.Connection) -> None:
+        db.executemany("INSERT INTO summary VALUES (?, 'mark', zeroblob(6000), '')", ((f"s{number}",) for number in range(700)))
+        assert db.execute("PRAGMA cache_size").fetchone() == (-2000,)  # KiB, which is less
+        with process("index_user", "hold", root, "shared") as other:
+            heard.append(other.hear())
+
+    Index(root)._change(large)
+    assert heard == ["held"]
+
+
 def test_canary_a_change_that_is_patient_at_its_end_is_caught(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         reader = stack.enter_context(process("index_user", "hold", root, "shared"))

@@ -274,8 +274,9 @@ class Index:
             if mode == "rw":
                 self._schema(db)  # first: the next line reads its tables, which may be in words of a later SQLite
                 db.execute("PRAGMA synchronous = OFF")
+                db.execute("PRAGMA cache_spill = OFF")  # what is written before the end keeps others from looking
             db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
-            if make:  # from here on it waits for readers alone: at its end, and where it is too large for memory
+            if make:  # from here on it waits for readers alone, at its end
                 db.execute(f"PRAGMA busy_timeout = {round(1000 * min(wait, _END_SECONDS))}")
             if not self._has_tables(db):
                 if not make:
