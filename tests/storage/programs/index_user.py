@@ -5,6 +5,8 @@ index_user hold ROOT [LOCK]: takes a lock of the index, by default the whole of 
 index_user die ROOT: is killed within a change of every row, with a part of it written.
 index_user starve ROOT FAULT: lists all sessions while the disk is `full`, or with no `descriptors` left once the logs are read.
 index_user list ROOT TIMES: lists all sessions so often, each log anew, and says how many could not be asked about.
+index_user remember ROOT SESSION SECONDS [END]: says that it begins to remember seven records of a session, and how that ended; it
+    waits so long for others, and END seconds at a time for readers.
 """
 
 import os
@@ -15,6 +17,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from semel.adapters.file import index
 from semel.adapters.file.store import FileStore
 from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
@@ -94,6 +97,17 @@ def listing(root: Path, times: str) -> None:
     say(f"refused {refused}")
 
 
+def remember(root: Path, session: str, seconds: str, end: str = "") -> None:
+    index.WAIT_SECONDS = float(seconds)
+    index._END_SECONDS = float(end or index._END_SECONDS)
+    say("begins")
+    try:
+        index.Index(root).remember(session, "mark", b'{"lineage":"l","head_seq":7}')
+        say("remembered")
+    except SemelError as error:
+        say(error.code)
+
+
 if __name__ == "__main__":
     word, where, *rest = sys.argv[1:]
-    {"hold": hold, "die": die, "starve": starve, "list": listing}[word](Path(where), *rest)
+    {"hold": hold, "die": die, "starve": starve, "list": listing, "remember": remember}[word](Path(where), *rest)

@@ -29,7 +29,11 @@ from semel.errors import IndexUnavailable, NewerWriter
 NAME = "index.db"
 WAIT_SECONDS = 10.0
 """How long a process waits for others, whose changes take some milliseconds each, before it says that it cannot ask."""
+BRIEF_SECONDS, BRIEF_TRIES = 0.05, 20
+"""How long, and how often, who has just waited in vain waits again until that is WAIT_SECONDS ago; any more tries do not wait."""
 
+_END_SECONDS = 0.02  # of a wait for readers at the end of a change, which keeps new ones out; less than a brief wait
+_PAUSES = 0.02, 0.25  # the first and the longest between two tries of a change; SQLite sleeps a tenth between two looks
 _SCHEMA = 1
 _HEADER_BYTES = 100  # of a file of SQLite
 _COLUMNS = "session TEXT PRIMARY KEY, mark TEXT NOT NULL, content BLOB NOT NULL, digest TEXT NOT NULL"
@@ -58,6 +62,10 @@ class _Damaged(Exception):
     """The file is no index, or not a whole one."""
 
 
+class _Unended(sqlite3.OperationalError):
+    """A change was taken back, because somebody reads."""
+
+
 class Index:
     """The index of one state directory.
 
@@ -71,6 +79,7 @@ class Index:
         self.path = root / NAME
         self.faults: tuple[str, ...] = ()
         self._impatient_until = {False: 0.0, True: 0.0}  # a look, a change: where others may not change it, one may still look
+        self._brief_tries = 0  # that are left
         self._seen: tuple[int, ...] = ()  # the file that was asked last, as it was then
 
     def recall(self, session: str, mark: str) -> bytes | None:
@@ -195,16 +204,16 @@ class Index:
     def _ask(self, act: Callable[[sqlite3.Connection], T], *, write: bool = False) -> T | None:
         """Do something in one transaction; None where there is no index. Raises _Damaged, IndexUnavailable and NewerWriter."""
         with _one_at_a_time:
-            wait = 0.0 if time.monotonic() < self._impatient_until[write] else WAIT_SECONDS
+            wait = self._patience(write=write)
             try:
-                found = self._transact(act, "rw" if write else "ro", wait, make=write)
+                found = self._until_ended(act, wait) if write else self._transact(act, "ro", wait)
             except sqlite3.Error as error:
                 if write or _code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                    raise self._meaning(error, write=write) from error
+                    raise self._meaning(error, wait, write=write) from error
                 try:  # a process died within a change: who may write takes that back first
                     found = self._transact(act, "rw", wait)
                 except sqlite3.Error as second:
-                    raise self._meaning(second, write=write) from second
+                    raise self._meaning(second, wait, write=write) from second
             except UnicodeDecodeError as error:  # what SQLite says of it quotes bytes of its schema
                 raise _Damaged("its schema is no text") from error
             except OSError as error:
@@ -212,12 +221,21 @@ class Index:
         self._impatient_until.update({False: 0.0, write: 0.0})
         return found
 
-    def _meaning(self, error: sqlite3.Error, *, write: bool) -> Exception:
-        """What an error of SQLite says: not now, or never."""
+    def _patience(self, *, write: bool) -> float:
+        """How many seconds to wait for others: who asks about many sessions waits once, and then only tries for a while."""
+        if time.monotonic() >= self._impatient_until[write]:
+            return WAIT_SECONDS
+        return BRIEF_SECONDS if self._brief_tries else 0.0
+
+    def _meaning(self, error: sqlite3.Error, wait: float, *, write: bool) -> Exception:
+        """What an error of SQLite says after such a wait: not now, or never."""
         if _code(error) not in _NOT_NOW:
             return self._unread(str(error))
-        if _code(error) == sqlite3.SQLITE_BUSY:  # who asks about many sessions waits once, then only tries
+        if _code(error) == sqlite3.SQLITE_BUSY and wait == WAIT_SECONDS:
             self._impatient_until = dict.fromkeys((False, True), time.monotonic() + WAIT_SECONDS)
+            self._brief_tries = BRIEF_TRIES
+        elif _code(error) == sqlite3.SQLITE_BUSY and wait:  # which does not put off the next patient wait
+            self._brief_tries -= 1
         return self._refusal(error, write=write)
 
     def _refusal(self, error: Exception, *, write: bool) -> IndexUnavailable:
@@ -230,6 +248,21 @@ class Index:
             return IndexUnavailable(f"{self.path} cannot be written to{when} ({why}). {cure}")
         return IndexUnavailable(f"{self.path} cannot be asked{when} ({why}), and may know of records that a log has lost. {cure}")
 
+    def _until_ended(self, act: Callable[[sqlite3.Connection], T], wait: float) -> T | None:
+        """A change, done anew while it is readers that keep it from its end, with pauses in which others get in.
+
+        SQLite lets nobody begin to read while a change waits for readers, so one that is patient there would keep all others out.
+        """
+        deadline, (pause, longest) = time.monotonic() + wait, _PAUSES
+        while True:
+            try:
+                return self._transact(act, "rw", max(0.0, deadline - time.monotonic()), make=True)
+            except _Unended:
+                if time.monotonic() + pause >= deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+
     def _transact(self, act: Callable[[sqlite3.Connection], T], mode: str, wait: float, *, make: bool = False) -> T | None:
         if not self._is_there():
             if not make:
@@ -241,15 +274,30 @@ class Index:
             if mode == "rw":
                 self._schema(db)  # first: the next line reads its tables, which may be in words of a later SQLite
                 db.execute("PRAGMA synchronous = OFF")
+                db.execute("PRAGMA cache_spill = OFF")  # what is written before the end keeps others from looking
             db.execute("BEGIN IMMEDIATE" if make else "BEGIN")  # to upgrade from a look to a change could fail at once
+            if make:  # from here on it waits for readers alone, at its end
+                db.execute(f"PRAGMA busy_timeout = {round(1000 * min(wait, _END_SECONDS))}")
             if not self._has_tables(db):
                 if not make:
                     return None
                 db.execute(f"CREATE TABLE summary ({_COLUMNS})")
                 db.execute(f"PRAGMA user_version = {_SCHEMA}")
             found = act(db)
-            db.execute("COMMIT")
+            self._end(db)
             return found
+
+    def _end(self, db: sqlite3.Connection) -> None:
+        """Raises _Unended, with everything taken back, where somebody reads."""
+        try:
+            db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            db.execute("ROLLBACK")
+            unended = _Unended(*error.args)
+            unended.sqlite_errorcode = error.sqlite_errorcode
+            raise unended from error
 
     def _has_tables(self, db: sqlite3.Connection) -> bool:
         """Whether it was made to its end. Raises _Damaged for what no build writes."""
