@@ -3,7 +3,8 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from semel.adapters.system import SystemClock
 from semel.core.features import KNOWN
 from semel.core.frame import encode_lineage
 from semel.errors import UnsafeStore
-from semel.faces.listing import listing_of
+from semel.faces.listing import derived_anew, listing_of
 from semel.faces.views import waiting_of
 from semel.ports.log import Payload
 from semel.testing.bench import records
@@ -217,3 +218,68 @@ def test_a_listing_that_ends_at_what_it_cannot_look_at_is_caught(tmp_path: Path,
     )
     with pytest.raises(UnsafeStore):
         test_whatever_lies_among_the_sessions_is_one_session_that_cannot_be_read(tmp_path, a_file, "foo")
+
+
+class Held:
+    """Another program that holds the index of a root."""
+
+    def __init__(self, root: Path) -> None:
+        self._db = sqlite3.connect(root / "index.db", isolation_level=None)
+        self._db.execute("BEGIN EXCLUSIVE")
+
+    def let_go(self) -> None:
+        self._db.execute("ROLLBACK")
+        self._db.close()
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with a session and another one that has lost its files: only the index tells that it was there, and which."""
+    monkeypatch.setattr("semel.adapters.file.index.WAIT_SECONDS", 0.05)
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    for session in ("box", HIDDEN):
+        write(root, session)
+    assert listed(store_at(root)) == {"box": None, HIDDEN: None}
+    for name in ("wal.log", "status.json"):
+        (root / "sessions" / NAME / name).unlink()
+    assert listed(store_at(root)) == {"box": None, HIDDEN: "log_damaged"}
+    return root
+
+
+EVERYBODY: dict[str, Callable[[FileStore, Path], set[str]]] = {
+    "listing": lambda store, _: {one.session for one in listing_of(store) if one.error},
+    "reindex": lambda store, _: {one.session for one in derived_anew(store) if one.unreadable or one.unwritten},
+    "inbox": lambda store, _: set(waiting_of(store).unreadable),
+    "backup": lambda store, root: set(back_up(store, root.parent / "copy", 1).left_out),
+}
+
+
+@pytest.mark.parametrize("asks", EVERYBODY)
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_a_lost_session_is_named_also_where_the_index_is_held_for_a_part_of_a_walk(asks: str, when: str, lost: Path) -> None:
+    store, held = store_at(lost), [Held(lost)] if when == "at first" else []
+    sessions = store.sessions
+
+    def between() -> Sequence[str]:
+        """Strays have been told by now."""
+        if held:
+            held.pop().let_go()
+        else:
+            held.append(Held(lost))
+        return sessions()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "sessions", between)
+        named = EVERYBODY[asks](store, lost)
+    for one in held:
+        one.let_go()
+    assert named & {HIDDEN, NAME}
+
+
+def test_canary_a_walk_that_asks_for_the_sessions_first_passes_over_a_lost_one(lost: Path) -> None:
+    store, held = store_at(lost), Held(lost)
+    sessions = store.sessions()
+    held.let_go()
+    assert HIDDEN not in sessions
+    assert not store.strays()

@@ -47,6 +47,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
 
 def derived_anew(store: SessionStore) -> Iterator[Derived]:
     """Read every log, against what the index remembers of it, and put what it says into the index."""
+    strays = store.strays()  # first: what was no stray then is a session now, and nothing is neither
     for session in store.sessions():
         try:
             view = view_of(store, session)
@@ -62,12 +63,13 @@ def derived_anew(store: SessionStore) -> Iterator[Derived]:
             yield Derived(session=session, unwritten=str(error))
             continue
         yield Derived(session=session)
-    for name, stray in store.strays().items():
+    for name, stray in strays.items():
         yield Derived(session=name, unreadable=str(stray))
 
 
 def listing_of(store: SessionStore) -> Iterator[Listing]:
     """All sessions, sorted by id; one that cannot be read says why. Behind them what tells of no id, by its directory's name."""
+    strays = store.strays()  # first, as above
     for session in store.sessions():
         try:
             found, owner = glance_of(store, session, remember=True), store.owner(session)
@@ -85,7 +87,7 @@ def listing_of(store: SessionStore) -> Iterator[Listing]:
             owner=owner,
             updated_at_ms=found.updated_at_ms,
         )
-    for name, stray in store.strays().items():
+    for name, stray in strays.items():
         yield _unreadable(name, stray)
 
 

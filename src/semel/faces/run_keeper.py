@@ -87,7 +87,7 @@ class RunKeeper:
         pause_seconds = FIRST_AGAIN_SECONDS
         while True:
             try:
-                sessions, strays = self.ground.store.sessions(), self.ground.store.strays()
+                strays, sessions = self.ground.store.strays(), self.ground.store.sessions()
             except Exception as error:  # noqa: BLE001  nobody waits for this task, so nobody else would tell of it
                 self._not_recovered(EVERY_SESSION, error)
                 await self.ground.clock.sleep(pause_seconds)

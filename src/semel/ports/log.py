@@ -150,7 +150,10 @@ class SessionStore(Protocol):
         """The ids of all sessions, sorted; one that cannot be read is among them. Raises StoreError only if none can be told."""
 
     def strays(self) -> Mapping[str, StoreError]:
-        """What may be a session though nothing tells which: by a name for people, with the reason. It cannot be opened."""
+        """What may be a session though nothing tells which: by a name for people, with the reason. It cannot be opened.
+
+        Who needs both asks for these first, and for `sessions` then: what was no stray is among those, whatever happened between.
+        """
 
     def exists(self, session: str) -> bool:
         """Whether the session has a log."""

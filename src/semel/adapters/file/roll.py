@@ -45,16 +45,16 @@ def session_in(root: Root, index: Index, name: str) -> str | None:
     return None
 
 
-def strays(root: Root, index: Index, known: frozenset[str]) -> Mapping[str, StoreError]:
+def strays(root: Root, index: Index, known: frozenset[str], told: Callable[[str], str | None]) -> Mapping[str, StoreError]:
     """What may be a session though nothing tells which, by the name of its directory, with the reason.
 
-    `index` is as in `session_in`, `known` are features. A directory without an acknowledged record is none: who opened it died
-    before its first barrier.
+    `index` is as in `session_in`, `known` are features, and `told` says the id that a name stands for. A directory without an
+    acknowledged record is none: who opened it died before its first barrier.
     """
     found: dict[str, StoreError] = {}
     with naming("list", root.path), suppress(FileNotFoundError), root.sessions() as sessions:
         for name in root.disk.names(sessions):
-            if session_in(root, index, name) is not None:
+            if told(name) is not None:
                 continue
             try:
                 if names.is_digest(name):

@@ -14,7 +14,7 @@ from semel.adapters.file.disk import Disk
 from semel.adapters.file.floor import FileFloor
 from semel.adapters.file.index import Index
 from semel.adapters.file.lease import Lease, contact_of, look_at
-from semel.adapters.file.names import directory_name
+from semel.adapters.file.names import directory_name, is_digest
 from semel.adapters.file.parking import clear, is_marked, refuse_marked
 from semel.adapters.file.reader import Reader, mark_of
 from semel.adapters.file.recovery import recover
@@ -57,6 +57,7 @@ class FileStore:
         self._writers: WeakValueDictionary[str, FileWriter] = WeakValueDictionary()
         self.floor = FileFloor(self._root)
         self._index = Index(self._root.path)
+        self._told: dict[str, str] = {}  # of directories that hide their session, which it is
         self._address: str | None = None
         self._syncs: Syncs | None = None
 
@@ -80,8 +81,14 @@ class FileStore:
         return self._known
 
     def session_in(self, name: str) -> str | None:
-        """The id of the session that a directory name stands for; None if it is none of ours."""
-        return session_in(self._root, self._index, name)
+        """The id of the session that a directory name stands for; None if it is none of ours.
+
+        One that was told once is known from then on, so that who asks for strays first and for sessions then misses none between.
+        """
+        session = self._told.get(name) or session_in(self._root, self._index, name)
+        if session is not None and is_digest(name):
+            self._told[name] = session
+        return session
 
     @property
     def path(self) -> Path:
@@ -101,7 +108,7 @@ class FileStore:
 
     def strays(self) -> Mapping[str, StoreError]:
         """What may be a session though nothing tells which, by the name of its directory, with the reason."""
-        return strays(self._root, self._index, self._known)
+        return strays(self._root, self._index, self._known, self.session_in)
 
     def is_listed(self, session: str) -> bool:
         """Whether there is a log, a status or a row of the index that remembers one, or something that lets nobody look for them.
